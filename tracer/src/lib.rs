@@ -1,1 +1,4 @@
-//! Placeholder while the workspace is laid out.
+//! worksp-tracer (being built).
+#![deny(unsafe_code)]
+
+pub mod container;
