@@ -1,5 +1,8 @@
 //! All state of running programs: instances and the functions, memories, tables and globals that they share.
 
+mod access;
+mod instantiate;
+
 use std::ptr::NonNull;
 use std::sync::Arc;
 
