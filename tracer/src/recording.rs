@@ -255,9 +255,10 @@ impl Recording {
         })
     }
 
-    /// The effect class of every import, in order (what the tracer asks for).
+    /// The effect class of every imported function, by its index.
     pub fn effects(&self) -> Vec<Effect> {
-        self.header.imports.iter().map(|import| import.effect).collect()
+        let funcs = self.header.imports.iter().filter(|import| matches!(import.ty, ImportType::Func { .. }));
+        funcs.map(|import| import.effect).collect()
     }
 
     /// What imported objects held at instantiation.

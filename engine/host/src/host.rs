@@ -260,6 +260,11 @@ impl WasiHost {
         [self.stdout.written(), self.stderr.written()]
     }
 
+    /// BLAKE3 of all bytes that the guest wrote to standard output and to standard error.
+    pub fn blake3(&self) -> [[u8; 32]; 2] {
+        [self.stdout.blake3(), self.stderr.blake3()]
+    }
+
     /// The first bytes that the guest wrote to standard output.
     pub fn stdout(&self) -> Vec<u8> {
         self.stdout.kept()

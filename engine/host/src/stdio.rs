@@ -32,11 +32,12 @@ struct State {
     kept: Vec<u8>,
     kept_bytes_max: usize,
     written: u64,
+    hasher: blake3::Hasher,
 }
 
 impl Sink {
     pub(crate) fn new(passed_to: Option<Behind>, kept_bytes_max: usize) -> Sink {
-        Sink { passed_to, state: Arc::new(Mutex::new(State { kept: Vec::new(), kept_bytes_max, written: 0 })) }
+        Sink { passed_to, state: Arc::new(Mutex::new(State { kept: Vec::new(), kept_bytes_max, written: 0, hasher: blake3::Hasher::new() })) }
     }
 
     /// Bytes that the guest has written so far.
@@ -49,6 +50,11 @@ impl Sink {
         self.lock().kept.clone()
     }
 
+    /// BLAKE3 of all bytes that the guest wrote.
+    pub(crate) fn blake3(&self) -> [u8; 32] {
+        *self.lock().hasher.finalize().as_bytes()
+    }
+
     fn put(&self, bytes: &[u8]) -> io::Result<()> {
         match self.passed_to {
             Some(Behind::Stdout) => io::stdout().write_all(bytes)?,
@@ -57,6 +63,7 @@ impl Sink {
         }
         let mut state = self.lock();
         state.written += bytes.len() as u64;
+        state.hasher.update(bytes);
         let room = state.kept_bytes_max.saturating_sub(state.kept.len());
         state.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
         Ok(())

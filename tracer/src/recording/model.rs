@@ -218,7 +218,7 @@ pub enum Event {
     },
     /// The guest calls the host.
     HostCall {
-        /// The import's position.
+        /// The imported function's index (functions only, from 0).
         import: u32,
         /// The arguments.
         args: Vec<Bits>,
