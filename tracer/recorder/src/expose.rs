@@ -89,6 +89,19 @@ pub(crate) fn expose(module: &[u8]) -> Result<Exposed, wasmparser::BinaryReaderE
     Ok(exposed)
 }
 
+/// The module's types and imports and nothing else: Wasmtime compiles that at once and tells what is imported.
+pub(crate) fn imports_only(module: &[u8]) -> Result<Vec<u8>, wasmparser::BinaryReaderError> {
+    let mut out = Module::new();
+    for payload in Parser::new(0).parse_all(module) {
+        if let Some((id, range)) = payload?.as_section()
+            && (id == SectionId::Type as u8 || id == SectionId::Import as u8)
+        {
+            out.section(&RawSection { id, data: &module[range] });
+        }
+    }
+    Ok(out.finish())
+}
+
 fn scan(module: &[u8]) -> Result<Exposed, wasmparser::BinaryReaderError> {
     let mut exposed = Exposed::default();
     for payload in Parser::new(0).parse_all(module) {

@@ -1,6 +1,6 @@
 //! The state of a run, and the log that it writes.
 
-use wasmtime::{AsContextMut, Func, Memory, ResourceLimiter, Trap, Val};
+use wasmtime::{AsContextMut, Func, Instance, Memory, ResourceLimiter, Trap, Val};
 use worksp_host::WasiHost;
 use worksp_tracer::recording::{Bits, End, Event, RecordingWriter, Target, TrapCode};
 
@@ -13,6 +13,8 @@ pub(crate) struct State {
     pub wasi: WasiHost,
     pub log: Log,
     pub limits: Limits,
+    /// The instance, once there is one; no guest code runs before.
+    pub instance: Option<Instance>,
     /// Every memory of the instance, by index.
     pub memories: Vec<Memory>,
     pub host_calls: u64,
