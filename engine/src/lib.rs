@@ -7,16 +7,21 @@
 
 mod config;
 mod error;
+mod execute;
+mod isa;
 mod memory;
 mod module;
 pub mod probe;
+pub mod state;
 mod store;
 mod table;
+mod translate;
 mod trap;
 mod value;
 
 pub use config::{Config, Engine, Limits};
 pub use error::{Error, InstantiateError};
+pub use execute::{HostCall, Step};
 pub use memory::PAGE_BYTES;
 pub use module::{Export, ExportItem, Import, Module};
 pub use store::Store;
