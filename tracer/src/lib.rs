@@ -3,3 +3,4 @@
 
 pub mod container;
 pub mod recording;
+pub mod replay;
