@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wasmtime::{AsContextMut, Caller, Engine, ExternType, Func, Global, Memory, MemoryType, Module, Ref, Store, Table, Val};
+use wasmtime::{AsContextMut, Caller, Engine, ExternType, Func, Global, Memory, MemoryType, Module, Ref, Store, Table, Val, ValType};
 use worksp_host::wasi::{self, Ty, WasiFunction};
 use worksp_host::HostEnd;
 use worksp_tracer::recording::{Contents, Effect, End, Event, Import, ImportType, Initial, TrapCode, ValueType, read_hash};
@@ -143,7 +143,7 @@ impl Imports {
                     memory.into()
                 }
                 (ExternType::Table(ty), ImportType::Table { elements, elements_max, .. }) => {
-                    let null = if ty.element().is_func() { Ref::Func(None) } else { Ref::Extern(None) };
+                    let null = Ref::null(ty.element().heap_type());
                     let size = |elements: u64| u32::try_from(elements).unwrap_or(u32::MAX);
                     let ty = wasmtime::TableType::new(ty.element().clone(), size(*elements), elements_max.map(size));
                     Table::new(&mut *store, ty, null).map_err(failed)?.into()
@@ -184,7 +184,7 @@ fn check(provider: &Provider, wanted: &ExternType) -> Result<Option<String>, Err
             (!fits).then(|| format!("memory of {} pages, at most {:?}", memory.pages, memory.pages_max))
         }
         (Provider::Provided(Provided::Table(table)), ExternType::Table(ty)) => {
-            let element = if ty.element().is_func() { ValueType::FuncRef } else { ValueType::ExternRef };
+            let element = value_type(&ValType::Ref(ty.element().clone()))?;
             let fits = table.element == element
                 && table.elements >= ty.minimum()
                 && ty.maximum().is_none_or(|max| table.elements_max.is_some_and(|has| has <= max));
@@ -220,7 +220,7 @@ fn row(ty: &ExternType, provider: &Provider) -> Result<(ImportType, Option<Conte
                 Provider::Provided(Provided::Table(table)) => (table.elements, table.elements_max),
                 _ => (ty.minimum(), ty.maximum()),
             };
-            let element = if ty.element().is_func() { ValueType::FuncRef } else { ValueType::ExternRef };
+            let element = value_type(&ValType::Ref(ty.element().clone()))?;
             (ImportType::Table { element, elements, elements_max }, Some(Contents::Table(Vec::new())))
         }
         (ExternType::Global(ty), provider) => {
