@@ -93,7 +93,7 @@ pub const SKIPS: &[Skip] = &[
     Skip { file: "mutable-global/linking.wast", line: 344, reason: SEGMENT },
     Skip { file: "reference-types/unreached-invalid.wast", line: 539, reason: BR_TABLE },
     Skip { file: "bulk-memory/table_init.wast", line: 2272, reason: GC },
-    Skip { file: "bulk-memory/table_init.wast", line: 2285, reason: GC },
+    Skip { file: "bulk-memory/table_init.wast", line: 2286, reason: GC },
 ];
 
 /// The name by which a suite's file is listed: `suite/file.wast`.

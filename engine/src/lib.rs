@@ -7,6 +7,8 @@
 
 mod config;
 mod error;
+mod execute;
+mod linker;
 mod memory;
 mod module;
 pub mod probe;
@@ -17,6 +19,8 @@ mod value;
 
 pub use config::{Config, Engine, Limits};
 pub use error::{Error, InstantiateError};
+pub use execute::{HostCall, Step};
+pub use linker::{CallError, Caller, HostError, Linker};
 pub use memory::PAGE_BYTES;
 pub use module::{Export, ExportItem, Import, Module};
 pub use store::Store;
