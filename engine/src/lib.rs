@@ -8,12 +8,15 @@
 mod config;
 mod error;
 mod execute;
+mod isa;
 mod linker;
 mod memory;
 mod module;
 pub mod probe;
+pub mod state;
 mod store;
 mod table;
+mod translate;
 mod trap;
 mod value;
 
