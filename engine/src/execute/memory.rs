@@ -156,6 +156,40 @@ pub(super) fn take_fuel(cx: &mut Cx, amount: i64) -> bool {
     true
 }
 
+/// `memory.init`. Apart from its handler, because a handler must own nothing that is dropped after its tail call.
+///
+/// # Safety
+/// As for the handler: `ip` and `sp` point at the instruction and its frame, and no reference into the store is held.
+unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp) -> Result<(), TrapKind> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let (memory, segment, site) = (field!(ip, 3), field!(ip, 4), SiteId(field!(ip, 5)));
+        let id = memory_id(cx, memory);
+        let (module, dropped) = {
+            let instance = &the_store(cx).instances[cx.instance as usize];
+            (instance.module.clone(), instance.data_dropped[segment as usize])
+        };
+        let range = module.inner().data[segment as usize].range.clone();
+        let data = if dropped { &[][..] } else { &module.bytes()[range] };
+        let bytes = the_store(cx).memories[id.index()].bytes_mut();
+        if !in_bounds(from, len, data.len()) || !in_bounds(to, len, bytes.len()) {
+            return Err(TrapKind::MemoryOutOfBounds);
+        }
+        if !take_fuel(cx, bulk_fuel(len)) {
+            return Err(TrapKind::OutOfFuel);
+        }
+        if P::TRACED {
+            probe::<P>(cx).segment_use(site, false, segment, false);
+            if len > 0 {
+                probe::<P>(cx).bulk_write(site, memory, to..to + len);
+            }
+        }
+        bytes[to as usize..(to + len) as usize].copy_from_slice(&data[from as usize..(from + len) as usize]);
+        Ok(())
+    }
+}
+
 macro_rules! handlers {
     ($($(#[$doc:meta])* $name:ident($cx:ident, $ip:ident, $sp:ident, $mem:ident, $acc:ident) $body:block)*) => {$(
         $(#[$doc])*
@@ -214,11 +248,12 @@ handlers! {
     memory_grow(cx, ip, sp, mem, _acc) {
         let memory = field!(ip, 2);
         let delta = u64::from(slot!(sp, field!(ip, 1)) as u32);
-        let inst = &mut the_store(cx).memories[memory_id(cx, memory).index()];
+        let id = memory_id(cx, memory);
+        let inst = &mut the_store(cx).memories[id.index()];
         let previous = inst.grow(delta);
-        // The base never moves; only the length that handlers check against changes.
+        // The base never moves; only the length that handlers check against changes. Two indices may name one memory.
         let len = inst.len;
-        if memory == 0 { cx.mem_len = len; }
+        if id == memory_id(cx, 0) { cx.mem_len = len; }
         if P::TRACED { probe::<P>(cx).memory_grow(SiteId(field!(ip, 3)), memory, delta, previous); }
         let raw = previous.unwrap_or(u64::from(u32::MAX));
         slot!(sp, field!(ip, 0)) = raw;
@@ -256,23 +291,7 @@ handlers! {
     }
     /// `to from len memory segment site`
     memory_init(cx, ip, sp, mem, acc) {
-        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
-        let (memory, segment, site) = (field!(ip, 3), field!(ip, 4), SiteId(field!(ip, 5)));
-        let id = memory_id(cx, memory);
-        let (module, dropped) = {
-            let instance = &the_store(cx).instances[cx.instance as usize];
-            (instance.module.clone(), instance.data_dropped[segment as usize])
-        };
-        let range = module.inner().data[segment as usize].range.clone();
-        let data = if dropped { &[][..] } else { &module.bytes()[range] };
-        let bytes = the_store(cx).memories[id.index()].bytes_mut();
-        if !in_bounds(from, len, data.len()) || !in_bounds(to, len, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
-        if !take_fuel(cx, bulk_fuel(len)) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
-        if P::TRACED {
-            probe::<P>(cx).segment_use(site, false, segment, false);
-            if len > 0 { probe::<P>(cx).bulk_write(site, memory, to..to + len); }
-        }
-        bytes[to as usize..(to + len) as usize].copy_from_slice(&data[from as usize..(from + len) as usize]);
+        if let Err(kind) = init::<P>(cx, ip, sp) { trap!(cx, ip, sp, kind) }
         next!(cx, ip.add(32), sp, mem, acc)
     }
     /// `segment site`

@@ -59,6 +59,10 @@ pub struct HostCall {
 /// Work without a limit: far more than a machine can do.
 const UNLIMITED: i64 = i64::MAX / 4;
 
+/// Names a probe type, borrowed contents or not. The address of a generic function would not do: one type may have several, and
+/// two types one.
+type ProbeKey = std::any::TypeId;
+
 /// What of a run lives between two exits.
 pub(crate) struct State {
     stack: Option<Stack>,
@@ -68,10 +72,10 @@ pub(crate) struct State {
     pending: Vec<Pending>,
     fuel: i64,
     fuel_base: i64,
-    /// The probe type (by its handler table's maker) that code was last linked for.
-    current: usize,
+    /// The probe type that code was last linked for.
+    current: ProbeKey,
     codes: Vec<CodeSet>,
-    tables: Vec<(usize, Arc<[Handler]>)>,
+    tables: Vec<(ProbeKey, Arc<[Handler]>)>,
     plans: FxHashMap<u32, Arc<TracePlan>>,
     sites: SiteTable,
 }
@@ -106,12 +110,14 @@ struct Pending {
     ty: DedupTypeId,
     /// The host called its own function: results go back at once.
     direct: bool,
+    /// The probe type of the run that made it: return addresses are those of its code.
+    key: ProbeKey,
 }
 
 /// One instance's code for one probe type.
 struct CodeSet {
     instance: u32,
-    key: usize,
+    key: ProbeKey,
     traced: bool,
     entries: Box<[Entry]>,
     bodies: Vec<Option<Box<[u64]>>>,
@@ -134,7 +140,7 @@ impl Default for State {
             pending: Vec::new(),
             fuel: UNLIMITED,
             fuel_base: UNLIMITED,
-            current: 0,
+            current: typeid::of::<()>(),
             codes: Vec::new(),
             tables: Vec::new(),
             plans: FxHashMap::default(),
@@ -229,7 +235,7 @@ impl Store {
         match callee {
             Func::Host { ty, import } => {
                 self.exec.entries.push(HostEntry { barrier: self.exec.depth, ty, reported: false });
-                let pending = Pending { exit: HostExit::default(), instance: BARRIER, sp: base, import, ty, direct: true };
+                let pending = Pending { exit: HostExit::default(), instance: BARRIER, sp: base, import, ty, direct: true, key: typeid::of::<P>() };
                 self.exec.pending.push(pending);
                 Ok(Step::HostCall(HostCall { import, args: args.to_vec() }))
             }
@@ -240,10 +246,14 @@ impl Store {
     /// Completes the innermost pending host call with its results.
     ///
     /// # Errors
-    /// No host call is pending, or the results have the wrong types (the call stays pending).
+    /// No host call is pending, it was made under another type of probe, or the results have the wrong types (the call stays
+    /// pending).
     pub fn resume<P: Probe>(&mut self, probe: &mut P, results: &[Val]) -> Result<Step, Error> {
         let nothing = Error::OutOfTurn("no host call is pending: there is nothing to resume");
-        let (ty, import) = self.exec.pending.last().map(|p| (p.ty, p.import)).ok_or(nothing)?;
+        let (ty, import, key) = self.exec.pending.last().map(|p| (p.ty, p.import, p.key)).ok_or(nothing)?;
+        if key != typeid::of::<P>() {
+            return Err(Error::OutOfTurn("the pending host call was made under another type of probe: resume it with that one"));
+        }
         check_values(|| format!("the result of host function {import}"), self.types.get(ty).results(), results)?;
         let pending = self.exec.pending.pop().expect("checked above");
         if pending.direct {
@@ -425,7 +435,7 @@ impl Store {
                 // SAFETY: the arguments lie in the caller's frame.
                 let raw = unsafe { core::slice::from_raw_parts(cx.exit_sp.add(cx.host.args as usize).cast::<u64>(), types.len()) };
                 let args = types.iter().zip(raw).map(|(ty, raw)| Val::from_raw(*ty, *raw)).collect();
-                self.exec.pending.push(Pending { exit: cx.host, instance: cx.instance, sp, import, ty, direct: false });
+                self.exec.pending.push(Pending { exit: cx.host, instance: cx.instance, sp, import, ty, direct: false, key: typeid::of::<P>() });
                 Step::HostCall(HostCall { import, args })
             }
             _ => self.trapped(probe, cx),
@@ -501,7 +511,7 @@ impl Store {
 
     /// Makes the code for probe type `P` current and gives its handlers.
     fn select_code<P: Probe>(&mut self) -> Arc<[Handler]> {
-        let key = handler_table::<Committed, P> as fn() -> Arc<[Handler]> as usize;
+        let key = typeid::of::<P>();
         self.exec.current = key;
         if let Some((_, table)) = self.exec.tables.iter().find(|t| t.0 == key) {
             return table.clone();
