@@ -5,4 +5,23 @@
 //!           (validated)  (register IR)         store: memories, tables, globals, frames on the heap
 //! ```
 
+mod config;
+mod error;
+mod memory;
+mod module;
 pub mod probe;
+mod store;
+mod table;
+mod trap;
+mod value;
+
+pub use config::{Config, Engine, Limits};
+pub use error::{Error, InstantiateError};
+pub use memory::PAGE_BYTES;
+pub use module::{Export, ExportItem, Import, Module};
+pub use store::Store;
+pub use trap::{FrameInfo, Trap, TrapKind};
+pub use value::{
+    Extern, ExternType, FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, MemoryType, TableId, TableType, Val,
+    ValType,
+};
