@@ -7,16 +7,23 @@
 
 mod config;
 mod error;
+mod execute;
+mod isa;
+mod linker;
 mod memory;
 mod module;
 pub mod probe;
+pub mod state;
 mod store;
 mod table;
+mod translate;
 mod trap;
 mod value;
 
 pub use config::{Config, Engine, Limits};
 pub use error::{Error, InstantiateError};
+pub use execute::{HostCall, Step};
+pub use linker::{CallError, Caller, HostError, Linker};
 pub use memory::PAGE_BYTES;
 pub use module::{Export, ExportItem, Import, Module};
 pub use store::Store;

@@ -368,3 +368,88 @@ fn val_type(ty: wasmparser::ValType) -> Option<ValType> {
         wasmparser::ValType::V128 | wasmparser::ValType::Ref(_) => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Module, Error> {
+        Module::from_text(&Engine::default(), text)
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let check = |text: &str, expect: &str| match load(text) {
+            Err(error @ Error::Unsupported { .. }) => {
+                let message = error.to_string();
+                assert!(message.contains(expect), "{message}\n  lacks: {expect}");
+            }
+            other => panic!("{text}: {other:?}"),
+        };
+        check(
+            "(module (memory 1) (func (drop (v128.load (i32.const 0)))))",
+            "uses SIMD (v128.load at offset 0x",
+        );
+        check("(module (func (drop (i32x4.extract_lane 0 (v128.const i64x2 0 0)))))", "uses SIMD (v128.const");
+        check("(module (memory 1 2 shared))", "uses threads");
+        check("(module (memory i64 1))", "uses 64-bit memories");
+        check("(module (tag) (func (throw 0)))", "uses exceptions");
+        check("(module (type (struct)))", "garbage-collected types");
+        check("(module (func (param (ref func))))", "uses typed function references");
+        check("(module (func (param v128)))", "uses SIMD");
+        check("(component)", "component");
+        check(
+            "(module (memory i64 1) (func (drop (v128.load (i64.const 0)))))",
+            "uses SIMD, 64-bit memories",
+        );
+    }
+
+    #[test]
+    fn what_is_broken_is_located() {
+        let check = |bytes: &[u8], expect: &str| {
+            let message = Module::new(&Engine::default(), bytes).expect_err("broken").to_string();
+            assert!(message.contains(expect), "{message}\n  lacks: {expect}");
+        };
+        check(b"", "unexpected end");
+        check(b"hello, world", "magic header not detected: bad magic number");
+        check(b"\0asm\x01\0\0\0\x01\xff\xff\xff\xff\x0f", "unexpected end-of-file (at offset 0xe)");
+        check(b"\0asm\x01\0\0\0\x03\x06\xff\xff\xff\xff\x0f\0", "functions count exceeds limit");
+        check(&wat::parse_str("(module (func (result i32) i64.const 1))").unwrap(), "type mismatch: expected i32, found i64 (at offset 0x");
+        let text = load("(module (func $f (call $g)))").expect_err("broken").to_string();
+        assert!(text.contains("unknown func"), "{text}");
+    }
+
+    #[test]
+    fn everything_is_found_by_name_and_index() {
+        let module = load(
+            r#"(module $m (import "env" "log" (func $log (param i32))) (import "env" "raw" (func (param i32)))
+                (memory (export "memory") 1) (global $sp (mut i32) (i32.const 8)) (global i32 (i32.const 0)) (func $main (export "run"))
+                (func (export "plain")) (func) (start $main) (@custom "note" "abc"))"#,
+        )
+        .unwrap();
+        let names: Vec<String> = (0..module.func_count()).map(|f| module.func_name(f)).collect();
+        assert_eq!(names, ["log", "env.raw", "main", "plain", "func[4]"]);
+        assert_eq!((module.name(), module.global_name(0), module.global_name(1)), (Some("m"), Some("sp"), None));
+        assert_eq!((module.start(), module.func_body(1)), (Some(2), None));
+        let body = module.func_body(3).unwrap();
+        assert_eq!(module.bytes()[body.clone()], [0, 0x0b]);
+        assert_eq!((module.func_at(body.start), module.func_at(body.end), module.func_at(0)), (Some(3), None, None));
+        assert_eq!(module.export("memory"), Some(ExportItem::Memory(0)));
+        assert!(module.custom_sections().any(|(name, bytes)| name == "note" && bytes == b"abc"));
+        let start = module.code_section_offset().unwrap();
+        assert!(start < module.func_body(2).unwrap().start && module.bytes()[start] == 3, "the code section has 3 bodies");
+    }
+
+    #[test]
+    fn a_file_may_hold_either_format() {
+        let engine = Engine::default();
+        let text = b"(module (func))";
+        let bytes = wat::parse_bytes(text).unwrap();
+        assert_eq!(Module::from_file_contents(&engine, text).unwrap().bytes(), &*bytes);
+        assert_eq!(Module::from_file_contents(&engine, &bytes).unwrap().bytes(), &*bytes);
+        let error = |contents: &[u8]| Module::from_file_contents(&engine, contents).expect_err("broken");
+        assert!(matches!(error(b"#!/bin/sh"), Error::Text(_)));
+        assert!(matches!(error(b""), Error::Invalid { .. }));
+        assert!(matches!(error(b"\x7fELF\0\0"), Error::Invalid { .. }));
+    }
+}

@@ -1,5 +1,8 @@
 //! All state of running programs: instances and the functions, memories, tables and globals that they share.
 
+mod access;
+mod instantiate;
+
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -22,6 +25,8 @@ pub struct Store {
     pub(crate) tables: Vec<Box<Table>>,
     pub(crate) globals: Vec<GlobalCell>,
     pub(crate) instances: Vec<Instance>,
+    /// What of a run lives between two exits.
+    pub(crate) exec: crate::execute::State,
 }
 
 /// The number of a function type within a store: equal types have equal numbers, so that `call_indirect` compares numbers.
@@ -95,6 +100,7 @@ impl Store {
             tables: Vec::new(),
             globals: Vec::new(),
             instances: Vec::new(),
+            exec: crate::execute::State::default(),
         }
     }
 

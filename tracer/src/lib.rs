@@ -8,6 +8,8 @@
 #![deny(unsafe_code)]
 
 pub mod container;
+pub mod recording;
+
 pub mod edge;
 pub mod layout;
 pub mod trace;
