@@ -24,6 +24,8 @@ mod stack;
 pub mod tracer;
 pub mod units;
 
+pub mod profile;
+
 pub use cell::Granule;
 pub use trace::{Sink, Trace};
 pub use tracer::{Tracer, TracerOptions};

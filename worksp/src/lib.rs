@@ -8,4 +8,6 @@
 #![forbid(unsafe_code)]
 
 pub mod dag;
+pub mod json;
 pub mod ladder;
+pub mod report;
