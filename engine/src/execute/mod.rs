@@ -375,10 +375,14 @@ impl Store {
                 // The stub's second word is the function; its frame was made before its size was known.
                 let func = *cx.exit_ip.add(8).cast::<u64>() as u32;
                 sp = cx.exit_sp;
+                let known = (*cx.store).sites().len();
                 if !(*cx.store).compile::<P>(cx.instance, func, &handlers) {
                     cx.trap = Some(TrapKind::StackOverflow);
                     exit = TRAP;
                     break;
+                }
+                for (id, site) in (*cx.store).sites().since(known) {
+                    (*cx.probe.cast::<P>()).site_made(id, site);
                 }
                 let running = cx.instance;
                 mem = (*cx.store).enter_instance(&mut cx, running);
