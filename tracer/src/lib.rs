@@ -9,6 +9,7 @@
 
 pub mod container;
 pub mod recording;
+pub mod replay;
 
 pub mod edge;
 pub mod layout;
