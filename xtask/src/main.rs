@@ -5,13 +5,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bench;
+mod e2e;
 mod fetch;
 mod setup;
 mod sh;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use worksp_fixtures::{Program, Size};
 
 #[derive(Parser)]
@@ -27,6 +29,40 @@ enum Task {
     Setup,
     /// Obtain and build the real programs: pinned versions, checked hashes, cached
     Fetch(FetchArgs),
+    /// Record and trace every request of the programs, compare the results, print a table
+    E2e(Which),
+    /// Run a benchmark suite: alternating rounds, checked results, raw samples and a summary under results/
+    Bench {
+        /// The suite
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(bench::names()))]
+        suite: String,
+        /// Only these cases (repeatable)
+        #[arg(long = "case")]
+        cases: Vec<String>,
+        /// Rounds, instead of the suite's own number
+        #[arg(long)]
+        rounds: Option<usize>,
+    },
+    /// Rewrite the summaries under results/ from the raw samples
+    Summarize {
+        /// Write nothing; fail when a summary is not what its raw samples give
+        #[arg(long)]
+        check: bool,
+    },
+    /// Run files of the specification suite's format (.wast) on the engine
+    Wast {
+        /// The files
+        #[arg(required = true)]
+        files: Vec<std::path::PathBuf>,
+    },
+    /// Rewrite golden files and expected texts by running the tests; look at the difference before committing it
+    Bless,
+    /// A subject of known cost, for the suite `harness`
+    #[command(hide = true)]
+    Spin {
+        /// Steps
+        count: u64,
+    },
 }
 
 #[derive(Args)]
@@ -83,5 +119,17 @@ fn run(task: Task) -> Result<()> {
             &args.which.programs()?,
             &fetch::Options { other_compiler: args.other_compiler, bless: args.bless, check_native: args.check_native },
         ),
+        Task::E2e(which) => e2e::run(&which.programs()?),
+        Task::Bench { suite, cases, rounds } => bench::run(&suite, &cases, rounds),
+        Task::Summarize { check } => bench::summarize(check),
+        Task::Wast { files } => sh::loud(cargo(&["run", "--release", "--quiet", "-p", "worksp-differential", "--bin", "wast", "--"]).args(files)),
+        Task::Bless => sh::loud(cargo(&["test", "--release", "--workspace"]).env("UPDATE_EXPECT", "1")),
+        Task::Spin { count } => bench::spin(count),
     }
+}
+
+fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(args);
+    command
 }

@@ -35,3 +35,16 @@ pub fn line_of(command: &Command) -> String {
     }
     line
 }
+
+/// Runs a command to its end with this process's own output.
+///
+/// # Errors
+/// When it cannot be started or fails.
+pub fn loud(command: &mut Command) -> Result<()> {
+    let line = line_of(command);
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot start `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` failed ({status})");
+    }
+    Ok(())
+}
