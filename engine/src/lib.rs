@@ -5,4 +5,28 @@
 //!           (validated)  (register IR)         store: memories, tables, globals, frames on the heap
 //! ```
 
+mod config;
+mod error;
+mod execute;
+mod isa;
+mod memory;
+mod module;
 pub mod probe;
+pub mod state;
+mod store;
+mod table;
+mod translate;
+mod trap;
+mod value;
+
+pub use config::{Config, Engine, Limits};
+pub use error::{Error, InstantiateError};
+pub use execute::{HostCall, Step};
+pub use memory::PAGE_BYTES;
+pub use module::{Export, ExportItem, Import, Module};
+pub use store::Store;
+pub use trap::{FrameInfo, Trap, TrapKind};
+pub use value::{
+    Extern, ExternType, FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, MemoryType, TableId, TableType, Val,
+    ValType,
+};

@@ -1,1 +1,6 @@
-//! Placeholder while the workspace is laid out.
+//! worksp-tracer (being built).
+#![deny(unsafe_code)]
+
+pub mod container;
+pub mod recording;
+pub mod replay;

@@ -1,0 +1,56 @@
+//! What an engine is allowed to do: limits and modes, fixed before the first module is loaded.
+
+use std::sync::Arc;
+
+/// Bounds on what one store may use. Exceeding one is a failed growth, a trap or an [`Error`](crate::Error), never an abort.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of each linear memory. A memory reserves the smaller of this and its own maximum as address space.
+    pub memory_bytes_max: u64,
+    /// Elements of each table.
+    pub table_elements_max: u64,
+    /// Activations at one time, over all nested entries.
+    pub call_depth_max: u32,
+    /// Bytes of all frames at one time, over all nested entries.
+    pub stack_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            memory_bytes_max: 4 << 30,
+            table_elements_max: 10_000_000,
+            call_depth_max: 200_000,
+            stack_bytes_max: 64 << 20,
+        }
+    }
+}
+
+/// How an [`Engine`] runs modules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Count work while running (and stop when a fuel limit is reached). Traced runs always count.
+    pub fuel: bool,
+    /// Bounds on memories, tables and the stack.
+    pub limits: Limits,
+    /// Replace every NaN that an operator computes by the canonical one, as recording and replay need.
+    pub canonicalize_nans: bool,
+}
+
+/// A configuration that modules and stores share. Cloning is cheap.
+#[derive(Clone, Debug, Default)]
+pub struct Engine {
+    config: Arc<Config>,
+}
+
+impl Engine {
+    /// An engine with this configuration.
+    pub fn new(config: Config) -> Engine {
+        Engine { config: Arc::new(config) }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+}

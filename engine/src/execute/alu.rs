@@ -1,0 +1,228 @@
+//! Arithmetic, comparisons, fused branches and moves: everything that touches frame slots only.
+//!
+//! Fields: binary `dest a b`; fused branch `target a b`; unary `dest a`; moves `dest source`.
+
+use wasmi_core::{TrapCode, wasm};
+
+use super::cx::{A, Cx, Dest, Handler, I, Ip, Raw, S, Source, Sp, ToAcc, ToSlot, field, next, slot, target, trap};
+use crate::isa::{for_each_binary, for_each_unary};
+use crate::trap::TrapKind;
+
+/// A binary operation on two values.
+pub(crate) trait Binary {
+    type L: Raw;
+    type R: Raw;
+    fn eval(l: Self::L, r: Self::R) -> Result<u64, TrapKind>;
+}
+/// An operation on one value.
+pub(crate) trait Unary {
+    type T: Raw;
+    fn eval(t: Self::T) -> Result<u64, TrapKind>;
+}
+
+/// A float's raw bits with every NaN replaced by the canonical one.
+trait Canon: Raw {
+    fn canonical(self) -> u64;
+}
+impl Canon for f32 {
+    #[inline(always)]
+    fn canonical(self) -> u64 {
+        if self.is_nan() { 0x7fc0_0000 } else { self.into_raw() }
+    }
+}
+impl Canon for f64 {
+    #[inline(always)]
+    fn canonical(self) -> u64 {
+        if self.is_nan() { 0x7ff8_0000_0000_0000 } else { self.into_raw() }
+    }
+}
+
+fn kind_of(code: TrapCode) -> TrapKind {
+    match code {
+        TrapCode::IntegerDivisionByZero => TrapKind::IntegerDivisionByZero,
+        TrapCode::IntegerOverflow => TrapKind::IntegerOverflow,
+        TrapCode::BadConversionToInteger => TrapKind::BadConversionToInteger,
+        other => unreachable!("arithmetic does not trap with {other:?}"),
+    }
+}
+
+macro_rules! finish {
+    (plain, $value:expr) => { Ok($value.into_raw()) };
+    (canon, $value:expr) => { Ok(Canon::canonical($value)) };
+    (traps, $value:expr) => { match $value { Ok(value) => Ok(value.into_raw()), Err(code) => Err(kind_of(code)) } };
+}
+macro_rules! impl_binary {
+    ($($v:ident $k:ident ($l:ident, $r:ident) $kind:ident;)*) => {$(
+        pub(crate) struct $v;
+        impl Binary for $v {
+            type L = $l;
+            type R = $r;
+            #[inline(always)]
+            fn eval(l: $l, r: $r) -> Result<u64, TrapKind> { finish!($kind, wasm::$k(l, r)) }
+        }
+    )*};
+}
+macro_rules! impl_unary {
+    ($($v:ident $k:ident ($t:ident) $kind:ident;)*) => {$(
+        pub(crate) struct $v;
+        impl Unary for $v {
+            type T = $t;
+            #[inline(always)]
+            fn eval(t: $t) -> Result<u64, TrapKind> { finish!($kind, wasm::$k(t)) }
+        }
+    )*};
+}
+for_each_binary!(impl_binary);
+for_each_unary!(impl_unary);
+
+unsafe extern "C" fn binary<O: Binary, L: Source, R: Source, D: Dest>(cx: &mut Cx, ip: Ip, sp: Sp, mem: *mut u8, acc: u64) -> u64 {
+    // SAFETY: code comes from the translator, which gives this opcode fields `dest a b` of these sources.
+    unsafe {
+        match O::eval(L::get::<O::L, 1>(ip, sp, acc), R::get::<O::R, 2>(ip, sp, acc)) {
+            Ok(raw) => {
+                D::put(ip, sp, raw);
+                next!(cx, ip.add(24), sp, mem, raw)
+            }
+            Err(kind) => trap!(cx, ip, sp, kind),
+        }
+    }
+}
+
+unsafe extern "C" fn branch<O: Binary, L: Source, R: Source>(cx: &mut Cx, ip: Ip, sp: Sp, mem: *mut u8, acc: u64) -> u64 {
+    // SAFETY: as for `binary`, fields `target a b`.
+    unsafe {
+        // Two dispatch sites on purpose: merged into a conditional move they predict worse.
+        if O::eval(L::get::<O::L, 1>(ip, sp, acc), R::get::<O::R, 2>(ip, sp, acc)) == Ok(1) {
+            next!(cx, target!(ip, 0), sp, mem, acc)
+        }
+        next!(cx, ip.add(24), sp, mem, acc)
+    }
+}
+
+unsafe extern "C" fn unary<O: Unary, T: Source, D: Dest>(cx: &mut Cx, ip: Ip, sp: Sp, mem: *mut u8, acc: u64) -> u64 {
+    // SAFETY: as for `binary`, fields `dest a`.
+    unsafe {
+        match O::eval(T::get::<O::T, 1>(ip, sp, acc)) {
+            Ok(raw) => {
+                D::put(ip, sp, raw);
+                next!(cx, ip.add(16), sp, mem, raw)
+            }
+            Err(kind) => trap!(cx, ip, sp, kind),
+        }
+    }
+}
+
+/// Adds the handlers of the groups binary, branch and unary, in the order of their opcodes.
+pub(crate) fn push_handlers(table: &mut Vec<Handler>) {
+    macro_rules! binaries {
+        ($($v:ident $k:ident ($l:ident, $r:ident) $kind:ident;)*) => {$(
+            binaries!(@ $v: S S, S I, I S, A S, S A, A I, I A);
+        )*};
+        (@ $v:ident: $($a:ident $b:ident),*) => { table.extend([$(binary::<$v, $a, $b, ToAcc> as Handler, binary::<$v, $a, $b, ToSlot>),*]) };
+    }
+    macro_rules! branches {
+        ($($v:ident $k:ident ($l:ident, $r:ident) $kind:ident;)*) => {$(
+            branches!(@ $v: S S, S I, I S, A S, S A, A I, I A);
+        )*};
+        (@ $v:ident: $($a:ident $b:ident),*) => {
+            if (crate::isa::BinaryOp::$v as u16) < crate::isa::BRANCH_OPS {
+                table.extend([$(branch::<$v, $a, $b> as Handler),*]);
+            }
+        };
+    }
+    macro_rules! unaries {
+        ($($v:ident $k:ident ($t:ident) $kind:ident;)*) => {$(
+            table.extend([unary::<$v, A, ToAcc> as Handler, unary::<$v, A, ToSlot>, unary::<$v, S, ToAcc>, unary::<$v, S, ToSlot>]);
+        )*};
+    }
+    for_each_binary!(binaries);
+    for_each_binary!(branches);
+    for_each_unary!(unaries);
+}
+
+macro_rules! handlers {
+    ($($(#[$doc:meta])* $name:ident($cx:ident, $ip:ident, $sp:ident, $mem:ident, $acc:ident) $body:block)*) => {$(
+        $(#[$doc])*
+        #[allow(unused_unsafe, reason = "with loop dispatch some bodies are safe")]
+        pub(super) unsafe extern "C" fn $name($cx: &mut Cx, $ip: Ip, $sp: Sp, $mem: *mut u8, $acc: u64) -> u64 {
+            // SAFETY: code comes from the translator, which gives this opcode the fields named in its comment.
+            unsafe { $body }
+        }
+    )*};
+}
+handlers! {
+    /// `dest source`: slot to slot.
+    copy(cx, ip, sp, mem, acc) {
+        slot!(sp, field!(ip, 0)) = slot!(sp, field!(ip, 1));
+        next!(cx, ip.add(16), sp, mem, acc)
+    }
+    /// `dest`: the accumulator to a slot.
+    copy_acc(cx, ip, sp, mem, acc) {
+        slot!(sp, field!(ip, 0)) = acc;
+        next!(cx, ip.add(16), sp, mem, acc)
+    }
+    /// `dest imm`: a zero-extended 32-bit value to a slot.
+    copy_imm(cx, ip, sp, mem, acc) {
+        slot!(sp, field!(ip, 0)) = u64::from(field!(ip, 1));
+        next!(cx, ip.add(16), sp, mem, acc)
+    }
+    /// `dest low high`: a 64-bit value to a slot.
+    copy_imm64(cx, ip, sp, mem, acc) {
+        slot!(sp, field!(ip, 0)) = u64::from(field!(ip, 1)) | u64::from(field!(ip, 2)) << 32;
+        next!(cx, ip.add(24), sp, mem, acc)
+    }
+    /// `- imm`: a zero-extended 32-bit value to the accumulator.
+    imm_to_acc(cx, ip, sp, mem, _acc) { next!(cx, ip.add(16), sp, mem, u64::from(field!(ip, 1))) }
+    /// `- low high`: a 64-bit value to the accumulator.
+    imm64_to_acc(cx, ip, sp, mem, _acc) {
+        let value = u64::from(field!(ip, 1)) | u64::from(field!(ip, 2)) << 32;
+        next!(cx, ip.add(24), sp, mem, value)
+    }
+    /// `- source`: a slot to the accumulator.
+    slot_to_acc(cx, ip, sp, mem, _acc) { next!(cx, ip.add(16), sp, mem, slot!(sp, field!(ip, 1))) }
+    /// `dest a b condition`: slot `a` if the condition's slot is not 0, else slot `b`, to `dest` and the accumulator.
+    select_slot(cx, ip, sp, mem, _acc) {
+        let raw = if slot!(sp, field!(ip, 3)) as u32 != 0 { slot!(sp, field!(ip, 1)) } else { slot!(sp, field!(ip, 2)) };
+        slot!(sp, field!(ip, 0)) = raw;
+        next!(cx, ip.add(24), sp, mem, raw)
+    }
+    /// `dest a b`: likewise with the condition in the accumulator.
+    select_acc(cx, ip, sp, mem, acc) {
+        let raw = if acc as u32 != 0 { slot!(sp, field!(ip, 1)) } else { slot!(sp, field!(ip, 2)) };
+        slot!(sp, field!(ip, 0)) = raw;
+        next!(cx, ip.add(24), sp, mem, raw)
+    }
+    /// `dest a`: whether the reference in slot `a` is null.
+    ref_is_null(cx, ip, sp, mem, _acc) {
+        let raw = u64::from(slot!(sp, field!(ip, 1)) == 0);
+        slot!(sp, field!(ip, 0)) = raw;
+        next!(cx, ip.add(16), sp, mem, raw)
+    }
+    /// `amount`: takes the fuel of the operators up to the next charge.
+    charge(cx, ip, sp, mem, acc) {
+        let left = cx.fuel - i64::from(field!(ip, 0));
+        if left < 0 { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        cx.fuel = left;
+        next!(cx, ip.add(16), sp, mem, acc)
+    }
+    /// `target`
+    jump(cx, ip, sp, mem, acc) { next!(cx, target!(ip, 0), sp, mem, acc) }
+    /// `count index`, then `count + 1` jumps of 16 bytes each, the last one the default.
+    br_table_slot(cx, ip, sp, mem, acc) {
+        let index = (slot!(sp, field!(ip, 1)) as u32).min(field!(ip, 0));
+        next!(cx, ip.add(16 + 16 * index as usize), sp, mem, acc)
+    }
+    /// `count -`, likewise with the index in the accumulator.
+    br_table_acc(cx, ip, sp, mem, acc) {
+        let index = (acc as u32).min(field!(ip, 0));
+        next!(cx, ip.add(16 + 16 * index as usize), sp, mem, acc)
+    }
+    /// No fields.
+    unreachable(cx, ip, sp, _mem, _acc) { trap!(cx, ip, sp, TrapKind::Unreachable) }
+    /// The stub of a function that was never called: its index follows the header word.
+    translate_first(cx, ip, sp, _mem, _acc) {
+        cx.exit_ip = ip;
+        cx.exit_sp = sp;
+        super::cx::TRANSLATE
+    }
+}

@@ -1,0 +1,285 @@
+//! Loads, stores and the other operators of linear memory.
+//!
+//! Fields: load `dest addr offset site`; store `addr value offset site`. The low three bits of a site field hold the access's
+//! [`Rmw`] role, the rest the [`SiteId`].
+
+use super::cx::{A, Cx, Dest, Handler, I, Ip, Raw, S, Source, Sp, ToAcc, ToSlot, field, next, slot, trap};
+use crate::isa::{for_each_load, for_each_store};
+use crate::probe::{Probe, Rmw, SiteId};
+use crate::state::StateView;
+use crate::store::Store;
+use crate::trap::TrapKind;
+use crate::value::MemoryId;
+
+/// A type as it lies in memory.
+pub(crate) trait InMemory<const N: usize>: Copy {
+    fn from_bytes(bytes: [u8; N]) -> Self;
+    fn to_bytes(self) -> [u8; N];
+}
+macro_rules! in_memory {
+    ($($ty:ident),*) => {$(
+        impl InMemory<{ size_of::<$ty>() }> for $ty {
+            #[inline(always)]
+            fn from_bytes(bytes: [u8; size_of::<$ty>()]) -> $ty { $ty::from_le_bytes(bytes) }
+            #[inline(always)]
+            fn to_bytes(self) -> [u8; size_of::<$ty>()] { self.to_le_bytes() }
+        }
+    )*};
+}
+in_memory!(u8, i8, u16, i16, u32, i32, u64);
+
+/// The role that a site field's low bits name.
+pub(super) fn rmw(bits: u32) -> Rmw {
+    match bits & 7 {
+        1 => Rmw::Add,
+        2 => Rmw::And,
+        3 => Rmw::Or,
+        4 => Rmw::Xor,
+        _ => Rmw::Plain,
+    }
+}
+
+/// The probe behind a context.
+///
+/// # Safety
+/// `P` must be the probe type with which the run began.
+#[inline(always)]
+pub(super) unsafe fn probe<'a, P: Probe>(cx: &Cx) -> &'a mut P {
+    // SAFETY: the driver put a `&mut P` there that nobody else uses while handlers run.
+    unsafe { &mut *cx.probe.cast::<P>() }
+}
+
+unsafe extern "C" fn load<V: StateView, P: Probe, M: InMemory<N>, T: Raw, const N: usize, X: Source, D: Dest>(
+    cx: &mut Cx,
+    ip: Ip,
+    sp: Sp,
+    mem: *mut u8,
+    acc: u64,
+) -> u64
+where
+    T: From<M>,
+{
+    // SAFETY: fields as the module's text says; the bounds check precedes the access.
+    unsafe {
+        let addr = X::get::<u32, 1>(ip, sp, acc) as usize + field!(ip, 2) as usize;
+        if addr + N > cx.mem_len {
+            trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
+        }
+        if P::TRACED {
+            let site = field!(ip, 3);
+            probe::<P>(cx).load(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
+        }
+        let raw = T::from(M::from_bytes(V::load::<N>(mem, addr))).into_raw();
+        D::put(ip, sp, raw);
+        next!(cx, ip.add(24), sp, mem, raw)
+    }
+}
+
+unsafe extern "C" fn store<V: StateView, P: Probe, M: InMemory<N> + Raw, const N: usize, X: Source, Y: Source>(
+    cx: &mut Cx,
+    ip: Ip,
+    sp: Sp,
+    mem: *mut u8,
+    acc: u64,
+) -> u64 {
+    // SAFETY: as for `load`.
+    unsafe {
+        let addr = X::get::<u32, 0>(ip, sp, acc) as usize + field!(ip, 2) as usize;
+        let value = Y::get::<M, 1>(ip, sp, acc);
+        if addr + N > cx.mem_len {
+            trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
+        }
+        if P::TRACED {
+            let site = field!(ip, 3);
+            probe::<P>(cx).store(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
+        }
+        V::store::<N>(mem, addr, value.to_bytes());
+        next!(cx, ip.add(24), sp, mem, acc)
+    }
+}
+
+/// Adds the handlers of the groups load and store, in the order of their opcodes.
+pub(crate) fn push_handlers<V: StateView, P: Probe>(table: &mut Vec<Handler>) {
+    macro_rules! loads {
+        ($($v:ident ($m:ident => $t:ident);)*) => {$( loads!(@ $m $t: A, S, I); )*};
+        (@ $m:ident $t:ident: $($x:ident),*) => { table.extend([$(
+            load::<V, P, $m, $t, { size_of::<$m>() }, $x, ToAcc> as Handler,
+            load::<V, P, $m, $t, { size_of::<$m>() }, $x, ToSlot>
+        ),*]) };
+    }
+    macro_rules! stores {
+        ($($v:ident ($m:ident);)*) => {$( stores!(@ $m: S S, S I, S A, A S, A I, I S, I A, I I); )*};
+        (@ $m:ident: $($x:ident $y:ident),*) => { table.extend([$( store::<V, P, $m, { size_of::<$m>() }, $x, $y> as Handler ),*]) };
+    }
+    for_each_load!(loads);
+    for_each_store!(stores);
+}
+
+/// The memory with index `index` of the running instance.
+///
+/// # Safety
+/// `cx.store` must be the running store; the caller holds no other reference into its memories.
+unsafe fn memory_id(cx: &Cx, index: u32) -> MemoryId {
+    // SAFETY: the caller's promise.
+    unsafe { (&(*cx.store).instances)[cx.instance as usize].memories[index as usize] }
+}
+
+/// The running store.
+///
+/// # Safety
+/// The caller must not hold another reference into it.
+#[inline(always)]
+unsafe fn the_store<'a>(cx: &Cx) -> &'a mut Store {
+    // SAFETY: the driver holds `&mut Store` and lends it to the handlers.
+    unsafe { &mut *cx.store }
+}
+
+/// Checks a range of a memory; the trap is the same for all operators.
+fn in_bounds(at: u64, len: u64, size: usize) -> bool {
+    at.checked_add(len).is_some_and(|end| end <= size as u64)
+}
+
+/// What a bulk operator costs beyond its own operator: one unit for each 8 bytes begun.
+fn bulk_fuel(bytes: u64) -> i64 {
+    bytes.div_ceil(8) as i64
+}
+
+/// Takes a bulk operator's extra fuel; `false` when there is not enough.
+pub(super) fn take_fuel(cx: &mut Cx, amount: i64) -> bool {
+    if !cx.counted {
+        return true;
+    }
+    if cx.fuel < amount {
+        return false;
+    }
+    cx.fuel -= amount;
+    true
+}
+
+macro_rules! handlers {
+    ($($(#[$doc:meta])* $name:ident($cx:ident, $ip:ident, $sp:ident, $mem:ident, $acc:ident) $body:block)*) => {$(
+        $(#[$doc])*
+        #[allow(unused_variables, reason = "not every body needs every register")]
+        pub(super) unsafe extern "C" fn $name<V: StateView, P: Probe>($cx: &mut Cx, $ip: Ip, $sp: Sp, $mem: *mut u8, $acc: u64) -> u64 {
+            // SAFETY: code comes from the translator, which gives this opcode the fields named in its comment; the store is
+            // reached through the context only, one reference at a time.
+            unsafe { $body }
+        }
+    )*};
+}
+pub(super) use handlers;
+
+handlers! {
+    /// `dest addr offset site kind memory`: a load from a memory other than the first.
+    load_other(cx, ip, sp, mem, _acc) {
+        let memory = field!(ip, 5);
+        let (width, extend): (usize, fn(u64) -> u64) = match field!(ip, 4) {
+            0 => (1, |v| v), 1 => (2, |v| v), 2 => (4, |v| v), 3 => (8, |v| v),
+            4 => (1, |v| u64::from(v as i8 as u32)), 5 => (2, |v| u64::from(v as i16 as u32)),
+            6 => (1, |v| v as i8 as u64), 7 => (2, |v| v as i16 as u64), _ => (4, |v| v as i32 as u64),
+        };
+        let addr = u64::from(slot!(sp, field!(ip, 1)) as u32) + u64::from(field!(ip, 2));
+        let id = memory_id(cx, memory);
+        let bytes = the_store(cx).memories[id.index()].bytes();
+        if !in_bounds(addr, width as u64, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
+        if P::TRACED { probe::<P>(cx).load(SiteId(field!(ip, 3) >> 3), memory, addr, width as u32, Rmw::Plain); }
+        let mut raw = [0; 8];
+        raw[..width].copy_from_slice(&bytes[addr as usize..addr as usize + width]);
+        let raw = extend(u64::from_le_bytes(raw));
+        slot!(sp, field!(ip, 0)) = raw;
+        next!(cx, ip.add(32), sp, mem, raw)
+    }
+    /// `addr value offset site width memory`: a store to a memory other than the first.
+    store_other(cx, ip, sp, mem, acc) {
+        let memory = field!(ip, 5);
+        let width = field!(ip, 4) as usize;
+        let addr = u64::from(slot!(sp, field!(ip, 0)) as u32) + u64::from(field!(ip, 2));
+        let value = slot!(sp, field!(ip, 1)).to_le_bytes();
+        let id = memory_id(cx, memory);
+        let bytes = the_store(cx).memories[id.index()].bytes_mut();
+        if !in_bounds(addr, width as u64, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
+        if P::TRACED { probe::<P>(cx).store(SiteId(field!(ip, 3) >> 3), memory, addr, width as u32, Rmw::Plain); }
+        bytes[addr as usize..addr as usize + width].copy_from_slice(&value[..width]);
+        next!(cx, ip.add(32), sp, mem, acc)
+    }
+    /// `dest memory site`
+    memory_size(cx, ip, sp, mem, _acc) {
+        let memory = field!(ip, 1);
+        let pages = the_store(cx).memories[memory_id(cx, memory).index()].pages;
+        if P::TRACED { probe::<P>(cx).memory_size(SiteId(field!(ip, 2)), memory); }
+        slot!(sp, field!(ip, 0)) = pages;
+        next!(cx, ip.add(24), sp, mem, pages)
+    }
+    /// `dest delta memory site`
+    memory_grow(cx, ip, sp, mem, _acc) {
+        let memory = field!(ip, 2);
+        let delta = u64::from(slot!(sp, field!(ip, 1)) as u32);
+        let inst = &mut the_store(cx).memories[memory_id(cx, memory).index()];
+        let previous = inst.grow(delta);
+        // The base never moves; only the length that handlers check against changes.
+        let len = inst.len;
+        if memory == 0 { cx.mem_len = len; }
+        if P::TRACED { probe::<P>(cx).memory_grow(SiteId(field!(ip, 3)), memory, delta, previous); }
+        let raw = previous.unwrap_or(u64::from(u32::MAX));
+        slot!(sp, field!(ip, 0)) = raw;
+        next!(cx, ip.add(24), sp, mem, raw)
+    }
+    /// `to from len memory-to memory-from site` (slots, then indices)
+    memory_copy(cx, ip, sp, mem, acc) {
+        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let (to_index, from_index) = (field!(ip, 3), field!(ip, 4));
+        let (to_id, from_id) = (memory_id(cx, to_index), memory_id(cx, from_index));
+        let memories = &mut the_store(cx).memories;
+        if !in_bounds(from, len, memories[from_id.index()].len) || !in_bounds(to, len, memories[to_id.index()].len) {
+            trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
+        }
+        if !take_fuel(cx, bulk_fuel(len)) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if P::TRACED && len > 0 {
+            probe::<P>(cx).bulk_read(SiteId(field!(ip, 5)), from_index, from..from + len);
+            probe::<P>(cx).bulk_write(SiteId(field!(ip, 5)), to_index, to..to + len);
+        }
+        let source = memories[from_id.index()].base.as_ptr().add(from as usize);
+        let target = memories[to_id.index()].base.as_ptr().add(to as usize);
+        core::ptr::copy(source, target, len as usize);
+        next!(cx, ip.add(32), sp, mem, acc)
+    }
+    /// `to value len memory site`
+    memory_fill(cx, ip, sp, mem, acc) {
+        let [to, value, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let memory = field!(ip, 3);
+        let bytes = the_store(cx).memories[memory_id(cx, memory).index()].bytes_mut();
+        if !in_bounds(to, len, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
+        if !take_fuel(cx, bulk_fuel(len)) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if P::TRACED && len > 0 { probe::<P>(cx).bulk_write(SiteId(field!(ip, 4)), memory, to..to + len); }
+        bytes[to as usize..(to + len) as usize].fill(value as u8);
+        next!(cx, ip.add(32), sp, mem, acc)
+    }
+    /// `to from len memory segment site`
+    memory_init(cx, ip, sp, mem, acc) {
+        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let (memory, segment, site) = (field!(ip, 3), field!(ip, 4), SiteId(field!(ip, 5)));
+        let id = memory_id(cx, memory);
+        let (module, dropped) = {
+            let instance = &the_store(cx).instances[cx.instance as usize];
+            (instance.module.clone(), instance.data_dropped[segment as usize])
+        };
+        let range = module.inner().data[segment as usize].range.clone();
+        let data = if dropped { &[][..] } else { &module.bytes()[range] };
+        let bytes = the_store(cx).memories[id.index()].bytes_mut();
+        if !in_bounds(from, len, data.len()) || !in_bounds(to, len, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
+        if !take_fuel(cx, bulk_fuel(len)) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if P::TRACED {
+            probe::<P>(cx).segment_use(site, false, segment, false);
+            if len > 0 { probe::<P>(cx).bulk_write(site, memory, to..to + len); }
+        }
+        bytes[to as usize..(to + len) as usize].copy_from_slice(&data[from as usize..(from + len) as usize]);
+        next!(cx, ip.add(32), sp, mem, acc)
+    }
+    /// `segment site`
+    data_drop(cx, ip, sp, mem, acc) {
+        let segment = field!(ip, 0);
+        the_store(cx).instances[cx.instance as usize].data_dropped[segment as usize] = true;
+        if P::TRACED { probe::<P>(cx).segment_use(SiteId(field!(ip, 1)), false, segment, true); }
+        next!(cx, ip.add(16), sp, mem, acc)
+    }
+}

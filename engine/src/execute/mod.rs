@@ -1,0 +1,594 @@
+//! Running code: entering functions, leaving for the host, traps, and the state that lives between two exits.
+//!
+//! ```text
+//!  start ──► dispatch ──► DONE ──────► Step::Returned
+//!              ▲  │ ├───► TRAP ──────► Step::Trapped
+//!              │  │ └───► HOST ──────► Step::HostCall ── resume ──► dispatch
+//!              │  └─────► TRANSLATE ─┐                └─ start (re-entry), unwind
+//!              └─────────────────────┘
+//! ```
+//!
+//! A host function runs while no handler is on the native stack: the run has left with everything in the store, so that it can
+//! wait, be saved, or enter the guest again.
+
+mod alu;
+mod control;
+pub(crate) mod cx;
+mod event;
+mod memory;
+mod table;
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use crate::error::{Error, check_values};
+use crate::isa::{OPCODES, Single, single};
+use crate::probe::{Probe, SiteTable, TracePlan};
+use crate::state::{Committed, StateView};
+use crate::store::{DedupTypeId, Func, Store};
+use crate::translate::{Place, Request, translate};
+use crate::trap::{FrameInfo, Trap, TrapKind};
+use crate::value::{FuncId, InstanceId, Val};
+use cx::{BARRIER, Cx, DONE, Entry, Frame, HOST, Handler, HostExit, Ip, Regs, Sp, TRANSLATE, TRAP};
+
+/// How far a run got.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Step {
+    /// The function that was started returned these results.
+    Returned(Vec<Val>),
+    /// It calls the host: complete the call with [`Store::resume`], give it up with [`Store::unwind`], or enter the guest again
+    /// with [`Store::start`].
+    HostCall(HostCall),
+    /// It trapped; its activations are gone.
+    Trapped(Trap),
+}
+
+/// A call of a host function.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HostCall {
+    /// The number under which the host function was made.
+    pub import: u32,
+    /// Its arguments.
+    pub args: Vec<Val>,
+}
+
+/// Work without a limit: far more than a machine can do.
+const UNLIMITED: i64 = i64::MAX / 4;
+
+/// What of a run lives between two exits.
+pub(crate) struct State {
+    stack: Option<Stack>,
+    frames: Vec<Frame>,
+    depth: usize,
+    entries: Vec<HostEntry>,
+    pending: Vec<Pending>,
+    fuel: i64,
+    fuel_base: i64,
+    /// The probe type (by its handler table's maker) that code was last linked for.
+    current: usize,
+    codes: Vec<CodeSet>,
+    tables: Vec<(usize, Arc<[Handler]>)>,
+    plans: FxHashMap<u32, Arc<TracePlan>>,
+    sites: SiteTable,
+}
+
+/// The value stack: reserved once, never moves.
+struct Stack {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone.
+unsafe impl Send for Stack {}
+// SAFETY: `&Stack` gives no access to the mapping.
+unsafe impl Sync for Stack {}
+
+/// An entry of the guest by the host.
+struct HostEntry {
+    /// Index of the barrier frame.
+    barrier: usize,
+    ty: DedupTypeId,
+    /// Whether a wasm function was started (a host function called by the host has no activation).
+    reported: bool,
+}
+
+/// A host call that waits for its results.
+struct Pending {
+    exit: HostExit,
+    instance: u32,
+    /// The caller's frame, in bytes from the stack's base.
+    sp: usize,
+    import: u32,
+    ty: DedupTypeId,
+    /// The host called its own function: results go back at once.
+    direct: bool,
+}
+
+/// One instance's code for one probe type.
+struct CodeSet {
+    instance: u32,
+    key: usize,
+    traced: bool,
+    entries: Box<[Entry]>,
+    bodies: Vec<Option<Box<[u64]>>>,
+    /// For each function: a `Translate` header and the function's index.
+    stubs: Box<[[u64; 2]]>,
+}
+
+// SAFETY: entries point into the bodies and stubs beside them, which move with the set and do not change while it lives.
+unsafe impl Send for CodeSet {}
+// SAFETY: as above; `&CodeSet` only reads.
+unsafe impl Sync for CodeSet {}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            stack: None,
+            frames: Vec::new(),
+            depth: 0,
+            entries: Vec::new(),
+            pending: Vec::new(),
+            fuel: UNLIMITED,
+            fuel_base: UNLIMITED,
+            current: 0,
+            codes: Vec::new(),
+            tables: Vec::new(),
+            plans: FxHashMap::default(),
+            sites: SiteTable::default(),
+        }
+    }
+}
+
+impl Stack {
+    fn reserve(bytes: usize) -> Result<Stack, Error> {
+        let bytes = bytes.max(4096).next_multiple_of(4096);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh anonymous mapping at an address that the system chooses disturbs nothing.
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) };
+        let base = base.map_err(|e| Error::AddressSpace { bytes: bytes as u64, cause: e.to_string() })?;
+        Ok(Stack { base: NonNull::new(base.cast::<u8>()).expect("the system never maps anonymous memory at address 0"), bytes })
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, made in `reserve` with this size; nobody can refer to it any more.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "unmapping a whole mapping of ours cannot fail");
+    }
+}
+
+/// All handlers for one pair of state view and probe, by opcode.
+fn handler_table<S: StateView, P: Probe>() -> Arc<[Handler]> {
+    use alu::*;
+    use control::*;
+    use event::*;
+    use memory::*;
+    use table::*;
+    let mut handlers: Vec<Handler> = Vec::with_capacity(usize::from(OPCODES));
+    alu::push_handlers(&mut handlers);
+    memory::push_handlers::<S, P>(&mut handlers);
+    macro_rules! singles {
+        ($($v:ident $h:ident $(::<$($g:ident),*>)?;)*) => { handlers.extend([$($h $(::<$($g),*>)? as Handler),*]) };
+    }
+    crate::isa::for_each_single!(singles);
+    assert_eq!(handlers.len(), usize::from(OPCODES), "one handler for each opcode");
+    handlers.into()
+}
+
+/// Where a run begins or goes on.
+enum From {
+    /// At a function's first instruction.
+    Entry { index: u32 },
+    /// After a call.
+    Return { func: u32, offset: u32 },
+}
+
+impl Store {
+    /// Says what traced runs of an instance report. Call it before the first traced run: code that was translated stays as it is.
+    pub fn set_trace_plan(&mut self, instance: InstanceId, plan: TracePlan) {
+        self.exec.plans.insert(instance.0, Arc::new(plan));
+    }
+
+    /// The sites that traced runs have reported so far.
+    pub fn sites(&self) -> &SiteTable {
+        &self.exec.sites
+    }
+
+    /// Operators executed so far, weighted; counted in traced runs and where the engine's `fuel` is on, else 0.
+    pub fn work(&self) -> u64 {
+        (self.exec.fuel_base - self.exec.fuel) as u64
+    }
+
+    /// Allows `amount` more work from now on.
+    pub fn set_fuel(&mut self, amount: u64) {
+        let work = self.exec.fuel_base - self.exec.fuel;
+        self.exec.fuel = i64::try_from(amount).unwrap_or(UNLIMITED).min(UNLIMITED);
+        self.exec.fuel_base = self.exec.fuel + work;
+    }
+
+    /// The work that is still allowed, or `None` when there is no limit.
+    pub fn fuel(&self) -> Option<u64> {
+        (self.exec.fuel < UNLIMITED / 2).then_some(self.exec.fuel as u64)
+    }
+
+    /// Calls a function. While a host call is pending this enters the guest again, inside that call.
+    ///
+    /// # Errors
+    /// Wrong argument types, or no address space for the stack.
+    pub fn start<P: Probe>(&mut self, probe: &mut P, func: FuncId, args: &[Val]) -> Result<Step, Error> {
+        let callee = *self.funcs.get(func.index()).ok_or(Error::OutOfTurn("this function does not belong to the store"))?;
+        let ty = self.types.get(callee.ty()).clone();
+        check_values(|| self.describe(callee), ty.params(), args)?;
+        self.prepare()?;
+        let base = self.stack_top();
+        match callee {
+            Func::Host { ty, import } => {
+                self.exec.entries.push(HostEntry { barrier: self.exec.depth, ty, reported: false });
+                let pending = Pending { exit: HostExit::default(), instance: BARRIER, sp: base, import, ty, direct: true };
+                self.exec.pending.push(pending);
+                Ok(Step::HostCall(HostCall { import, args: args.to_vec() }))
+            }
+            Func::Wasm { instance, index, ty } => Ok(self.start_wasm(probe, instance.0, index, ty, base, args)),
+        }
+    }
+
+    /// Completes the innermost pending host call with its results.
+    ///
+    /// # Errors
+    /// No host call is pending, or the results have the wrong types (the call stays pending).
+    pub fn resume<P: Probe>(&mut self, probe: &mut P, results: &[Val]) -> Result<Step, Error> {
+        let nothing = Error::OutOfTurn("no host call is pending: there is nothing to resume");
+        let (ty, import) = self.exec.pending.last().map(|p| (p.ty, p.import)).ok_or(nothing)?;
+        check_values(|| format!("the result of host function {import}"), self.types.get(ty).results(), results)?;
+        let pending = self.exec.pending.pop().expect("checked above");
+        if pending.direct {
+            self.exec.entries.pop();
+            return Ok(Step::Returned(results.to_vec()));
+        }
+        let raw: Vec<u64> = results.iter().map(|v| v.raw()).collect();
+        probe.host_return(pending.import, &raw, self.work());
+        let stack = self.exec.stack.as_ref().expect("something ran");
+        // SAFETY: the caller's frame has room for the results where the arguments lay; the translator counted it.
+        unsafe {
+            let first = stack.base.as_ptr().add(pending.sp + pending.exit.args as usize).cast::<u64>();
+            core::ptr::copy_nonoverlapping(raw.as_ptr(), first, raw.len());
+        }
+        let from = From::Return { func: pending.exit.func, offset: pending.exit.ret };
+        Ok(self.run(probe, pending.instance, from, pending.sp))
+    }
+
+    /// Gives up the innermost pending host call (it trapped, or the program exits) and with it the entry that made it.
+    /// Returns how many host calls are still pending further out.
+    pub fn unwind<P: Probe>(&mut self, probe: &mut P) -> u32 {
+        if let Some(pending) = self.exec.pending.pop() {
+            let entry = self.exec.entries.pop().expect("a pending call belongs to an entry");
+            self.exec.depth = entry.barrier;
+            if !pending.direct {
+                probe.leave(self.work(), true);
+            }
+        }
+        self.exec.pending.len() as u32
+    }
+
+    fn describe(&self, func: Func) -> String {
+        match func {
+            Func::Wasm { instance, index, .. } => self.instances[instance.index()].module.func_name(index),
+            Func::Host { import, .. } => format!("host function {import}"),
+        }
+    }
+
+    fn prepare(&mut self) -> Result<(), Error> {
+        if self.exec.stack.is_none() {
+            let limits = &self.engine.config().limits;
+            let (bytes, depth) = (limits.stack_bytes_max, limits.call_depth_max as usize);
+            self.exec.stack = Some(Stack::reserve(bytes)?);
+            let unused = Frame { ret: 0, func: 0, sp_delta: 0, instance: BARRIER };
+            self.exec.frames = vec![unused; depth.max(1)];
+        }
+        Ok(())
+    }
+
+    /// The first free byte of the value stack.
+    fn stack_top(&self) -> usize {
+        self.exec.pending.last().map_or(0, |pending| {
+            let ty = self.types.get(pending.ty);
+            pending.sp + pending.exit.args as usize + 8 * ty.params().len().max(ty.results().len())
+        })
+    }
+
+    fn start_wasm<P: Probe>(&mut self, probe: &mut P, instance: u32, index: u32, ty: DedupTypeId, base: usize, args: &[Val]) -> Step {
+        let stack = self.exec.stack.as_ref().expect("prepared");
+        if base + 8 * args.len() > stack.bytes || self.exec.depth == self.exec.frames.len() {
+            return Step::Trapped(Trap::new(TrapKind::StackOverflow, Vec::new()));
+        }
+        let raw: Vec<u64> = args.iter().map(|v| v.raw()).collect();
+        // SAFETY: checked to fit just now.
+        unsafe { core::ptr::copy_nonoverlapping(raw.as_ptr(), stack.base.as_ptr().add(base).cast::<u64>(), raw.len()) };
+        self.exec.frames[self.exec.depth] = Frame { ret: 0, func: index, sp_delta: 0, instance: BARRIER };
+        self.exec.entries.push(HostEntry { barrier: self.exec.depth, ty, reported: true });
+        self.exec.depth += 1;
+        probe.enter(index, &raw, self.work());
+        self.run(probe, instance, From::Entry { index }, base)
+    }
+
+    /// Runs until something happens that this store cannot settle by itself.
+    fn run<P: Probe>(&mut self, probe: &mut P, instance: u32, from: From, sp: usize) -> Step {
+        let handlers = self.select_code::<P>();
+        let exec = &mut self.exec;
+        let stack = exec.stack.as_ref().expect("prepared");
+        let (stack_base, stack_bytes) = (stack.base.as_ptr(), stack.bytes);
+        let frames = exec.frames.as_mut_ptr();
+        // SAFETY: depths and sizes are those of the allocations.
+        let (next_frame, frames_end, stack_end, mut sp) =
+            unsafe { (frames.add(exec.depth), frames.add(exec.frames.len()), stack_base.add(stack_bytes), stack_base.add(sp)) };
+        let mut cx = Cx {
+            frames: next_frame,
+            frames_end,
+            stack_end,
+            mem_len: 0,
+            fuel: exec.fuel,
+            entries: std::ptr::null(),
+            globals: std::ptr::null(),
+            instance,
+            counted: P::TRACED || self.engine.config().fuel,
+            trap: None,
+            probe: std::ptr::from_mut(probe).cast(),
+            funcs: self.funcs.as_ptr(),
+            store: std::ptr::from_mut(self),
+            fuel_base: self.exec.fuel_base,
+            exit_ip: std::ptr::null(),
+            exit_sp: sp,
+            host: HostExit::default(),
+            regs: Regs { ip: std::ptr::null(), sp, mem: std::ptr::null_mut(), acc: 0 },
+        };
+        // SAFETY: `cx` was built for this store, and code is linked for this probe. No reference into the store is held while
+        // handlers run.
+        unsafe {
+            let mut mem = (*cx.store).enter_instance(&mut cx, instance);
+            let entry_of = |cx: &Cx, func: u32| *cx.entries.add(func as usize);
+            let mut exit;
+            let mut ip = match from {
+                From::Return { func, offset } => entry_of(&cx, func).code.add(offset as usize),
+                From::Entry { index } => {
+                    let entry = entry_of(&cx, index);
+                    control::zero_locals_if(&cx, &entry, sp);
+                    entry.code
+                }
+            };
+            if let From::Entry { index } = from
+                && !control::frame_fits(&cx, &entry_of(&cx, index), sp)
+            {
+                cx.trap = Some(TrapKind::StackOverflow);
+                cx.exit_ip = ip;
+                return (*cx.store).finish(probe, &cx, TRAP);
+            }
+            loop {
+                exit = dispatch(&mut cx, ip, sp, mem);
+                if exit != TRANSLATE {
+                    break;
+                }
+                // The stub's second word is the function; its frame was made before its size was known.
+                let func = *cx.exit_ip.add(8).cast::<u64>() as u32;
+                sp = cx.exit_sp;
+                if !(*cx.store).compile::<P>(cx.instance, func, &handlers) {
+                    cx.trap = Some(TrapKind::StackOverflow);
+                    exit = TRAP;
+                    break;
+                }
+                let running = cx.instance;
+                mem = (*cx.store).enter_instance(&mut cx, running);
+                let entry = entry_of(&cx, func);
+                ip = entry.code;
+                if !control::frame_fits(&cx, &entry, sp) {
+                    cx.trap = Some(TrapKind::StackOverflow);
+                    cx.exit_ip = ip;
+                    exit = TRAP;
+                    break;
+                }
+                control::zero_locals_if(&cx, &entry, sp);
+            }
+            (*cx.store).finish(probe, &cx, exit)
+        }
+    }
+
+    /// Writes the context's state back and turns an exit into a step.
+    fn finish<P: Probe>(&mut self, probe: &mut P, cx: &Cx, exit: u64) -> Step {
+        self.exec.fuel = cx.fuel;
+        // SAFETY: both point into the frame buffer.
+        self.exec.depth = unsafe { cx.frames.offset_from(self.exec.frames.as_ptr()) } as usize;
+        let stack_base = self.exec.stack.as_ref().expect("prepared").base.as_ptr();
+        match exit {
+            DONE => {
+                let entry = self.exec.entries.pop().expect("what returns was entered");
+                let types = self.types.get(entry.ty).results();
+                // SAFETY: results lie in the first slots of the frame that returned.
+                let raw = unsafe { core::slice::from_raw_parts(cx.exit_sp.cast::<u64>(), types.len()) };
+                let results = types.iter().zip(raw).map(|(ty, raw)| Val::from_raw(*ty, *raw)).collect();
+                debug_assert_eq!((entry.barrier, entry.reported), (self.exec.depth, true));
+                probe.leave(self.work(), false);
+                Step::Returned(results)
+            }
+            HOST => {
+                // SAFETY: both point into the stack.
+                let sp = unsafe { cx.exit_sp.offset_from(stack_base) } as usize;
+                let Func::Host { ty, import } = self.funcs[cx.host.callee as usize] else { unreachable!("only host functions leave") };
+                let types = self.types.get(ty).params();
+                // SAFETY: the arguments lie in the caller's frame.
+                let raw = unsafe { core::slice::from_raw_parts(cx.exit_sp.add(cx.host.args as usize).cast::<u64>(), types.len()) };
+                let args = types.iter().zip(raw).map(|(ty, raw)| Val::from_raw(*ty, *raw)).collect();
+                self.exec.pending.push(Pending { exit: cx.host, instance: cx.instance, sp, import, ty, direct: false });
+                Step::HostCall(HostCall { import, args })
+            }
+            _ => self.trapped(probe, cx),
+        }
+    }
+
+    fn trapped<P: Probe>(&mut self, probe: &mut P, cx: &Cx) -> Step {
+        let kind = cx.trap.expect("a trap exit has a kind");
+        let entry = self.exec.entries.pop().expect("what traps was entered");
+        let (backtrace, unspent) = self.backtrace(cx, entry.barrier);
+        // A block's work is charged when it begins; what comes after the operator that trapped was not done.
+        self.exec.fuel += i64::from(unspent);
+        self.exec.depth = entry.barrier;
+        probe.leave(self.work(), true);
+        Step::Trapped(Trap::new(kind, backtrace))
+    }
+
+    /// The activations of the innermost entry, innermost first, and the work charged but not done in the one that trapped.
+    fn backtrace(&mut self, cx: &Cx, barrier: usize) -> (Vec<FrameInfo>, u32) {
+        let mut frames = Vec::new();
+        let mut unspent = 0;
+        let mut maps: FxHashMap<(u32, u32), Vec<Place>> = FxHashMap::default();
+        let mut push = |store: &mut Store, instance: u32, func: u32, at: u32, is_return: bool| {
+            let places = maps.entry((instance, func)).or_insert_with(|| store.map(instance, func));
+            // A return address lies behind its call: the call is the last instruction before it.
+            let found = places.partition_point(|p| if is_return { p.at < at } else { p.at <= at });
+            let place = places.get(found.wrapping_sub(1)).copied();
+            let name = store.instances[instance as usize].module.func_name(func);
+            frames.push(FrameInfo { func, name, offset: place.map_or(0, |p| p.offset as usize) });
+            place.map_or(0, |p| p.unspent)
+        };
+        if let Some((func, at)) = self.locate(cx.instance, cx.exit_ip) {
+            unspent = push(self, cx.instance, func, at, false);
+        }
+        for depth in (barrier + 1..self.exec.depth).rev() {
+            let frame = self.exec.frames[depth];
+            push(self, frame.instance, frame.func, frame.ret / 8, true);
+        }
+        (frames, unspent)
+    }
+
+    /// The function whose code holds an instruction, and the word index there.
+    fn locate(&self, instance: u32, ip: Ip) -> Option<(u32, u32)> {
+        let set = self.exec.codes.iter().find(|s| s.instance == instance && s.key == self.exec.current)?;
+        let bodies = set.bodies.iter().enumerate();
+        bodies.filter_map(|(func, body)| Some((func, body.as_ref()?))).find_map(|(func, body)| {
+            let start = body.as_ptr() as usize;
+            let offset = (ip as usize).checked_sub(start)? / 8;
+            (offset < body.len()).then_some((func as u32, offset as u32))
+        })
+    }
+
+    /// The map from a function's code to its operators, made again: traps are rare, and the map is large.
+    fn map(&self, instance: u32, func: u32) -> Vec<Place> {
+        let traced = self.exec.codes.iter().any(|s| s.instance == instance && s.key == self.exec.current && s.traced);
+        let mut scratch = SiteTable::default();
+        let request = self.request(instance, func, traced, true, &mut scratch);
+        translate(request).map_or_else(|_| Vec::new(), |code| code.places)
+    }
+
+    fn request<'a>(&'a self, instance: u32, func: u32, traced: bool, mapped: bool, sites: &'a mut SiteTable) -> Request<'a> {
+        let owner = &self.instances[instance as usize];
+        let plan = self.exec.plans.get(&instance).cloned().unwrap_or_default();
+        Request {
+            module: &owner.module,
+            func,
+            type_ids: &owner.type_ids,
+            counted: self.engine.config().fuel,
+            traced: traced.then_some((plan, sites)),
+            mapped,
+        }
+    }
+
+    /// Makes the code for probe type `P` current and gives its handlers.
+    fn select_code<P: Probe>(&mut self) -> Arc<[Handler]> {
+        let key = handler_table::<Committed, P> as fn() -> Arc<[Handler]> as usize;
+        self.exec.current = key;
+        if let Some((_, table)) = self.exec.tables.iter().find(|t| t.0 == key) {
+            return table.clone();
+        }
+        let table = handler_table::<Committed, P>();
+        self.exec.tables.push((key, table.clone()));
+        table
+    }
+
+    /// Makes `instance` the running one: points the context at its functions, globals and memory; gives the memory's base.
+    pub(crate) fn enter_instance(&mut self, cx: &mut Cx, instance: u32) -> *mut u8 {
+        let set = self.code_set(instance);
+        cx.entries = self.exec.codes[set].entries.as_ptr();
+        let owner = &self.instances[instance as usize];
+        cx.globals = owner.global_ptrs.as_ptr().cast();
+        cx.instance = instance;
+        match owner.memories.first() {
+            Some(id) => {
+                let memory = &self.memories[id.index()];
+                cx.mem_len = memory.len;
+                memory.base.as_ptr()
+            }
+            None => {
+                cx.mem_len = 0;
+                NonNull::<u64>::dangling().as_ptr().cast()
+            }
+        }
+    }
+
+    /// The index of an instance's code for the current probe type; makes it, all stubs, if there is none.
+    fn code_set(&mut self, instance: u32) -> usize {
+        let key = self.exec.current;
+        if let Some(found) = self.exec.codes.iter().position(|s| s.instance == instance && s.key == key) {
+            return found;
+        }
+        let translate_stub = self.exec.tables.iter().find(|t| t.0 == key).expect("selected").1[usize::from(single(Single::Translate))];
+        let module = &self.instances[instance as usize].module;
+        let stubs: Box<[[u64; 2]]> = (0..module.func_count()).map(|f| [translate_stub as usize as u64, u64::from(f)]).collect();
+        let entry = |(func, stub): (usize, &[u64; 2])| {
+            let params = module.func_type(func as u32).params().len() as u32;
+            Entry { code: stub.as_ptr().cast(), frame_bytes: params * 8, params, zeroed: 0 }
+        };
+        let entries = stubs.iter().enumerate().map(entry).collect();
+        let bodies = (0..module.func_count()).map(|_| None).collect();
+        self.exec.codes.push(CodeSet { instance, key, traced: false, entries, bodies, stubs });
+        self.exec.codes.len() - 1
+    }
+
+    /// Translates and links a function for the current probe type. `false` when its code is too large to be run.
+    fn compile<P: Probe>(&mut self, instance: u32, func: u32, handlers: &[Handler]) -> bool {
+        let mut sites = std::mem::take(&mut self.exec.sites);
+        let translated = translate(self.request(instance, func, P::TRACED, false, &mut sites));
+        self.exec.sites = sites;
+        let Ok(code) = translated else { return false };
+        let set = self.code_set(instance);
+        let set = &mut self.exec.codes[set];
+        set.traced = P::TRACED;
+        let mut words = code.words.into_boxed_slice();
+        for at in code.headers {
+            let word = &mut words[at as usize];
+            *word = handlers[*word as usize] as usize as u64;
+        }
+        let entry = Entry { code: words.as_ptr().cast(), frame_bytes: code.frame_bytes, params: code.params, zeroed: code.zeroed };
+        set.entries[func as usize] = entry;
+        set.bodies[func as usize] = Some(words);
+        debug_assert_eq!(set.stubs[func as usize][1], u64::from(func));
+        true
+    }
+}
+
+/// Runs handlers until one leaves.
+#[inline(never)]
+unsafe fn dispatch(cx: &mut Cx, ip: Ip, sp: Sp, mem: *mut u8) -> u64 {
+    // SAFETY: the caller gives linked code and a frame that fits; handlers go on as their instructions say.
+    unsafe {
+        #[cfg(not(any(debug_assertions, feature = "loop-dispatch")))]
+        {
+            let handler: Handler = core::mem::transmute(*(ip as *const usize));
+            handler(cx, ip, sp, mem, 0)
+        }
+        #[cfg(any(debug_assertions, feature = "loop-dispatch"))]
+        {
+            cx.regs = Regs { ip, sp, mem, acc: 0 };
+            loop {
+                let Regs { ip, sp, mem, acc } = cx.regs;
+                let handler: Handler = core::mem::transmute(*(ip as *const usize));
+                let exit = handler(cx, ip, sp, mem, acc);
+                if exit != cx::CONTINUE {
+                    return exit;
+                }
+            }
+        }
+    }
+}

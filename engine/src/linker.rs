@@ -1,0 +1,231 @@
+//! A convenience above [`Step`]s: host functions as closures, imports found by name, calls that run to their end.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::error::{Error, InstantiateError, check_values};
+use crate::execute::{HostCall, Step};
+use crate::module::{ExportItem, Module};
+use crate::probe::Probe;
+use crate::store::Store;
+use crate::trap::Trap;
+use crate::value::{Extern, FuncId, FuncType, InstanceId, Val};
+
+/// Names for what modules may import, and the host's functions behind them. A linker serves one store: it numbers the host
+/// functions that the store asks for.
+///
+/// # Example
+/// ```
+/// use worksp_engine::probe::NoProbe;
+/// use worksp_engine::{Config, Engine, FuncType, Linker, Module, Store, Val, ValType};
+/// let engine = Engine::new(Config::default());
+/// let module = Module::from_text(
+///     &engine,
+///     r#"(module (import "env" "twice" (func $twice (param i32) (result i32)))
+///         (func (export "f") (param i32) (result i32) (i32.add (call $twice (local.get 0)) (i32.const 1))))"#,
+/// )?;
+/// let mut store = Store::new(&engine);
+/// let mut linker = Linker::new();
+/// let ty = FuncType::new([ValType::I32], [ValType::I32]);
+/// linker.func("env", "twice", ty, |_, args| match args {
+///     [Val::I32(x)] => Ok(vec![Val::I32(x * 2)]),
+///     _ => unreachable!("arguments have the declared types"),
+/// });
+/// let instance = linker.instantiate(&mut store, &mut NoProbe, &module)?;
+/// let f = store.exported_func(instance, "f")?;
+/// assert_eq!(linker.call(&mut store, &mut NoProbe, f, &[Val::I32(20)])?, [Val::I32(41)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Default)]
+pub struct Linker {
+    names: HashMap<(String, String), Definition>,
+    hosts: Vec<Host>,
+}
+
+#[derive(Clone, Copy)]
+enum Definition {
+    Item(Extern),
+    /// Index into `Linker::hosts`.
+    Host(u32),
+}
+
+struct Host {
+    name: String,
+    ty: FuncType,
+    run: Rc<HostFn>,
+}
+
+type HostFn = dyn Fn(&mut Caller<'_>, &[Val]) -> Result<Vec<Val>, HostError>;
+
+/// How a host function ends other than by returning.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HostError {
+    /// The program trapped in it.
+    #[error(transparent)]
+    Trap(#[from] Trap),
+    /// The program asked to exit with this status.
+    #[error("the program exited with status {0}")]
+    Exit(i32),
+    /// The host did something wrong.
+    #[error(transparent)]
+    Error(#[from] Error),
+}
+
+/// How a call ends other than by returning.
+pub type CallError = HostError;
+
+impl From<InstantiateError> for HostError {
+    fn from(error: InstantiateError) -> HostError {
+        match error {
+            InstantiateError::Error(error) => HostError::Error(error),
+            InstantiateError::Trap(trap) => HostError::Trap(trap),
+        }
+    }
+}
+
+/// What a host function sees of the program that called it.
+pub struct Caller<'a> {
+    run: &'a mut dyn Reenter,
+}
+
+impl Caller<'_> {
+    /// The store.
+    pub fn store(&mut self) -> &mut Store {
+        self.run.store()
+    }
+
+    /// Calls back into the program.
+    ///
+    /// # Errors
+    /// When the call traps, exits or does not fit the function's type. A host function usually passes that on.
+    pub fn call(&mut self, func: FuncId, args: &[Val]) -> Result<Vec<Val>, CallError> {
+        self.run.call(func, args)
+    }
+}
+
+/// Hides the type of the probe from host functions.
+trait Reenter {
+    fn store(&mut self) -> &mut Store;
+    fn call(&mut self, func: FuncId, args: &[Val]) -> Result<Vec<Val>, CallError>;
+}
+
+struct Run<'a, P> {
+    linker: &'a Linker,
+    store: &'a mut Store,
+    probe: &'a mut P,
+}
+
+impl<P: Probe> Reenter for Run<'_, P> {
+    fn store(&mut self) -> &mut Store {
+        self.store
+    }
+
+    fn call(&mut self, func: FuncId, args: &[Val]) -> Result<Vec<Val>, CallError> {
+        self.linker.call(self.store, self.probe, func, args)
+    }
+}
+
+impl Linker {
+    /// A linker that knows no names.
+    pub fn new() -> Linker {
+        Linker::default()
+    }
+
+    /// Defines a function of the host. It may call back into the program and so be called again while it runs: state of its own
+    /// goes into a cell. A later definition of the same name wins.
+    pub fn func(
+        &mut self,
+        module: &str,
+        name: &str,
+        ty: FuncType,
+        run: impl Fn(&mut Caller<'_>, &[Val]) -> Result<Vec<Val>, HostError> + 'static,
+    ) {
+        let number = self.hosts.len() as u32;
+        self.hosts.push(Host { name: format!("{module}.{name}"), ty, run: Rc::new(run) });
+        self.names.insert((module.into(), name.into()), Definition::Host(number));
+    }
+
+    /// Defines something that the store has.
+    pub fn define(&mut self, module: &str, name: &str, item: Extern) {
+        self.names.insert((module.into(), name.into()), Definition::Item(item));
+    }
+
+    /// Defines all exports of an instance under `module`.
+    pub fn instance(&mut self, store: &Store, module: &str, instance: InstanceId) {
+        for export in store.module(instance).exports() {
+            self.define(module, &export.name, store.item(instance, export.item));
+        }
+    }
+
+    /// What the linker gives for each import of a module, in order.
+    ///
+    /// # Errors
+    /// [`Error::UnknownImports`], which lists all imports that nobody defines.
+    pub fn resolve(&self, store: &mut Store, module: &Module) -> Result<Vec<Extern>, Error> {
+        let key = |import: &crate::Import| (import.module.clone(), import.name.clone());
+        let found: Vec<Option<Definition>> =
+            module.imports().iter().map(|import| self.names.get(&key(import)).copied()).collect();
+        if found.iter().any(Option::is_none) {
+            let unknown = module.imports().iter().zip(&found).filter(|(_, definition)| definition.is_none());
+            let names = unknown.map(|(import, _)| format!("{}.{} ({})", import.module, import.name, import.ty));
+            return Err(Error::UnknownImports(names.collect()));
+        }
+        let mut item = |definition| match definition {
+            Definition::Item(item) => item,
+            Definition::Host(number) => Extern::Func(store.host_func(self.hosts[number as usize].ty.clone(), number)),
+        };
+        Ok(found.into_iter().flatten().map(&mut item).collect())
+    }
+
+    /// Makes an instance and runs its start function.
+    ///
+    /// # Errors
+    /// Those of [`Linker::resolve`], [`Store::instantiate`] and of the start function.
+    pub fn instantiate<P: Probe>(&self, store: &mut Store, probe: &mut P, module: &Module) -> Result<InstanceId, CallError> {
+        let imports = self.resolve(store, module)?;
+        let instance = store.instantiate(module, &imports)?;
+        if let Some(start) = module.start() {
+            let Extern::Func(start) = store.item(instance, ExportItem::Func(start)) else {
+                unreachable!("an index of a function stands for a function");
+            };
+            self.call(store, probe, start, &[])?;
+        }
+        Ok(instance)
+    }
+
+    /// Calls a function and runs to the end, serving the host calls that it makes.
+    ///
+    /// # Errors
+    /// When the program traps or exits, or the arguments do not fit the function's type.
+    pub fn call<P: Probe>(
+        &self,
+        store: &mut Store,
+        probe: &mut P,
+        func: FuncId,
+        args: &[Val],
+    ) -> Result<Vec<Val>, CallError> {
+        let mut step = store.start(probe, func, args)?;
+        loop {
+            match step {
+                Step::Returned(results) => return Ok(results),
+                Step::Trapped(trap) => return Err(trap.into()),
+                Step::HostCall(call) => match self.serve(store, probe, &call) {
+                    Ok(results) => step = store.resume(probe, &results)?,
+                    Err(error) => {
+                        store.unwind(probe);
+                        return Err(error);
+                    }
+                },
+            }
+        }
+    }
+
+    fn serve<P: Probe>(&self, store: &mut Store, probe: &mut P, call: &HostCall) -> Result<Vec<Val>, HostError> {
+        let host = self.hosts.get(call.import as usize);
+        let host = host.ok_or(Error::OutOfTurn("a host function was called that another linker defined; use one linker per store"))?;
+        let mut run = Run { linker: self, store, probe };
+        let results = (host.run.clone())(&mut Caller { run: &mut run }, &call.args)?;
+        check_values(|| format!("the caller of {}", host.name), host.ty.results(), &results)?;
+        Ok(results)
+    }
+}

@@ -1,0 +1,148 @@
+//! One linear memory: reserved address space that never moves, of which a prefix is accessible.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+use crate::config::Limits;
+use crate::error::Error;
+use crate::value::MemoryType;
+
+/// Bytes of one WebAssembly page.
+pub const PAGE_BYTES: u64 = 1 << 16;
+
+/// Pages of the largest memory with 32-bit addresses.
+const PAGES_MAX: u64 = 1 << 16;
+
+/// A linear memory. `base..base + reserved` is address space of ours; `base..base + len` can be read and written.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// Where the memory starts; fixed for its lifetime.
+    pub(crate) base: NonNull<u8>,
+    /// Accessible bytes: `pages * PAGE_BYTES`.
+    pub(crate) len: usize,
+    /// Current size.
+    pub(crate) pages: u64,
+    /// Size beyond which growth fails: the smaller of the type's maximum and the limit.
+    pub(crate) max_pages: u64,
+    /// Bytes of address space.
+    pub(crate) reserved: usize,
+    /// The type that it was made with; imports are checked against it.
+    pub(crate) ty: MemoryType,
+}
+
+// SAFETY: the address space belongs to this value alone; access goes through `&self`/`&mut self` or through the store's own
+// execution, which holds `&mut Store`.
+unsafe impl Send for Memory {}
+// SAFETY: as above; `&self` gives only reads.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// A zeroed memory of `ty.min` pages.
+    ///
+    /// # Errors
+    /// When the minimum exceeds the limit, or the system gives no address space.
+    pub(crate) fn new(ty: MemoryType, limits: &Limits) -> Result<Memory, Error> {
+        let limit_pages = (limits.memory_bytes_max / PAGE_BYTES).min(PAGES_MAX);
+        if ty.min > limit_pages {
+            return Err(Error::Limit {
+                what: "a linear memory's initial size".into(),
+                wanted: ty.min.saturating_mul(PAGE_BYTES),
+                limit: limit_pages * PAGE_BYTES,
+                knob: "the memory limit",
+            });
+        }
+        let max_pages = ty.max.unwrap_or(PAGES_MAX).min(limit_pages);
+        let bytes = max_pages * PAGE_BYTES;
+        let failed = |cause: String| Error::AddressSpace { bytes, cause };
+        let reserved = usize::try_from(bytes).map_err(|e| failed(e.to_string()))?;
+        let base = reserve(reserved).map_err(|e| failed(e.to_string()))?;
+        let mut memory = Memory { base, len: 0, pages: 0, max_pages, reserved, ty };
+        match memory.grow(ty.min) {
+            Some(_) => Ok(memory),
+            None => Err(failed("the initial pages could not be made accessible".into())),
+        }
+    }
+
+    /// Grows by `delta` pages and returns the former size in pages, or `None` when that exceeds a maximum or the system refuses.
+    pub(crate) fn grow(&mut self, delta: u64) -> Option<u64> {
+        let previous = self.pages;
+        let pages = previous.checked_add(delta).filter(|&pages| pages <= self.max_pages)?;
+        let len = (pages * PAGE_BYTES) as usize;
+        if len > self.len {
+            let flags = MprotectFlags::READ | MprotectFlags::WRITE;
+            // SAFETY: `self.len..len` lies in the reservation because `pages <= max_pages`, and nothing refers to it yet.
+            unsafe { mprotect(self.base.as_ptr().add(self.len).cast::<c_void>(), len - self.len, flags).ok()? };
+        }
+        self.pages = pages;
+        self.len = len;
+        Some(previous)
+    }
+
+    /// The accessible bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `base..base + len` is mapped readable, and `&self` excludes writers.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+
+    /// The accessible bytes, for writing.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `base..base + len` is mapped writable, and `&mut self` excludes everybody else.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.reserved > 0 {
+            // SAFETY: the mapping is ours, made in `reserve` with this size; nobody can refer to it any more.
+            let unmapped = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.reserved) };
+            debug_assert!(unmapped.is_ok(), "unmapping a whole mapping of ours cannot fail");
+        }
+    }
+}
+
+/// Address space without access rights; a dangling, aligned pointer for 0 bytes.
+fn reserve(bytes: usize) -> rustix::io::Result<NonNull<u8>> {
+    if bytes == 0 {
+        return Ok(NonNull::<u64>::dangling().cast());
+    }
+    // SAFETY: a fresh anonymous mapping at an address that the system chooses disturbs nothing.
+    let base = unsafe {
+        mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)?
+    };
+    Ok(NonNull::new(base.cast::<u8>()).expect("the system never maps anonymous memory at address 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(min: u64, max: Option<u64>, limit: u64) -> Result<Memory, Error> {
+        Memory::new(MemoryType { min, max }, &Limits { memory_bytes_max: limit, ..Limits::default() })
+    }
+
+    #[test]
+    fn growth_keeps_contents_and_place() {
+        let mut memory = memory(1, Some(3), u64::MAX).unwrap();
+        let base = memory.base;
+        memory.bytes_mut()[65535] = 7;
+        assert_eq!(memory.grow(2), Some(1));
+        assert_eq!((memory.bytes()[65535], memory.bytes()[65536], memory.bytes().len()), (7, 0, 3 << 16));
+        assert_eq!(memory.base, base);
+        assert_eq!(memory.grow(1), None);
+        assert_eq!(memory.grow(u64::MAX), None);
+        assert_eq!(memory.grow(0), Some(3));
+    }
+
+    #[test]
+    fn limits_bind_before_anything_is_reserved() {
+        assert!(matches!(memory(2, None, 1 << 16), Err(Error::Limit { wanted: 131_072, limit: 65_536, .. })));
+        assert!(matches!(memory(u64::MAX, None, u64::MAX), Err(Error::Limit { .. })));
+        let mut small = memory(0, None, (2 << 16) + 5).unwrap();
+        assert_eq!((small.grow(2), small.grow(1)), (Some(0), None));
+        let mut empty = memory(0, Some(0), 1 << 20).unwrap();
+        assert_eq!((empty.bytes().len(), empty.grow(0), empty.grow(1)), (0, Some(0), None));
+    }
+}

@@ -1,0 +1,455 @@
+//! A decoded and validated module: everything about it that does not depend on a run.
+
+mod decode;
+mod features;
+mod names;
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use smallvec::SmallVec;
+use wasmparser::ValidatorResources;
+
+use crate::config::Engine;
+use crate::error::Error;
+use crate::value::{ExternType, FuncType, GlobalType, MemoryType, TableType, ValType};
+use names::Names;
+
+/// A module, validated and ready to be instantiated any number of times. Cloning is cheap.
+#[derive(Clone)]
+pub struct Module {
+    inner: Arc<ModuleInner>,
+}
+
+/// Something that a module imports.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Import {
+    /// The first of its two names.
+    pub module: String,
+    /// The second of its two names.
+    pub name: String,
+    /// What the module asks for.
+    pub ty: ExternType,
+}
+
+/// Something that a module exports.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Export {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub item: ExportItem,
+}
+
+/// An index into one of a module's index spaces.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ExportItem {
+    /// A function.
+    Func(u32),
+    /// A table.
+    Table(u32),
+    /// A linear memory.
+    Memory(u32),
+    /// A global.
+    Global(u32),
+}
+
+/// All that a [`Module`] holds. Index spaces have imports first.
+pub(crate) struct ModuleInner {
+    pub(crate) engine: Engine,
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) types: Vec<FuncType>,
+    /// Type index of every function.
+    pub(crate) func_types: Vec<u32>,
+    pub(crate) imports: Vec<Import>,
+    pub(crate) exports: Vec<Export>,
+    pub(crate) tables: Vec<TableType>,
+    pub(crate) memories: Vec<MemoryType>,
+    pub(crate) globals: Vec<GlobalType>,
+    /// How many of each kind are imported.
+    pub(crate) imported: Imported,
+    /// Initial values of the tables that are not imported.
+    pub(crate) table_inits: Vec<Option<ConstExpr>>,
+    /// Initial values of the globals that are not imported.
+    pub(crate) global_inits: Vec<ConstExpr>,
+    pub(crate) data: Vec<DataSegment>,
+    pub(crate) elems: Vec<ElemSegment>,
+    pub(crate) start: Option<u32>,
+    /// Module offsets of the bodies (local declarations and operators) of the functions that are not imported.
+    pub(crate) bodies: Vec<Range<usize>>,
+    pub(crate) custom_sections: Vec<(String, Range<usize>)>,
+    /// What the validator knows of the module's types, for translation in step with validation.
+    pub(crate) resources: Option<ValidatorResources>,
+    names: OnceLock<Names>,
+}
+
+/// How many functions, tables, memories and globals are imported.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Imported {
+    pub(crate) funcs: u32,
+    pub(crate) tables: u32,
+    pub(crate) memories: u32,
+    pub(crate) globals: u32,
+}
+
+/// A constant expression in postfix order, valid by construction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ConstExpr(pub(crate) SmallVec<[ConstOp; 1]>);
+
+/// One operator of a [`ConstExpr`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ConstOp {
+    /// Raw bits of a number, or the null reference.
+    Const(u64),
+    /// A global's value.
+    GlobalGet(u32),
+    /// A reference to a function.
+    RefFunc(u32),
+    /// 32-bit addition, and so on.
+    I32Add,
+    I32Sub,
+    I32Mul,
+    I64Add,
+    I64Sub,
+    I64Mul,
+}
+
+/// A data segment.
+#[derive(Clone, Debug)]
+pub(crate) struct DataSegment {
+    /// Memory and offset of an active segment; `None` for a passive one.
+    pub(crate) active: Option<(u32, ConstExpr)>,
+    /// Module offsets of its bytes.
+    pub(crate) range: Range<usize>,
+}
+
+/// An element segment.
+#[derive(Clone, Debug)]
+pub(crate) struct ElemSegment {
+    pub(crate) mode: ElemMode,
+    pub(crate) items: ElemItems,
+}
+
+/// What becomes of an element segment.
+#[derive(Clone, Debug)]
+pub(crate) enum ElemMode {
+    Passive,
+    /// Written to this table at this offset by instantiation.
+    Active(u32, ConstExpr),
+    /// Only declares that its functions are referred to.
+    Declared,
+}
+
+/// The elements of a segment.
+#[derive(Clone, Debug)]
+pub(crate) enum ElemItems {
+    Funcs(Vec<u32>),
+    Exprs(Vec<ConstExpr>),
+}
+
+impl Module {
+    /// Decodes and validates a module in the binary format.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is no valid module, [`Error::Unsupported`] for a valid one that needs what this engine lacks.
+    ///
+    /// # Example
+    /// ```
+    /// use worksp_engine::{Config, Engine, Module};
+    /// let engine = Engine::new(Config::default());
+    /// let module = Module::from_text(&engine, r#"(module (func (export "f") (result i32) i32.const 7))"#).unwrap();
+    /// assert_eq!(module.func_name(0), "f");
+    /// let error = Module::new(&engine, b"\0asm").err().unwrap();
+    /// assert!(error.to_string().starts_with("not a valid WebAssembly module"));
+    /// ```
+    pub fn new(engine: &Engine, bytes: &[u8]) -> Result<Module, Error> {
+        let resources = features::validate(bytes)?;
+        let inner = decode::decode(engine, bytes, resources)?;
+        Ok(Module { inner: Arc::new(inner) })
+    }
+
+    /// Assembles a module in the text format. Offsets refer to the assembled bytes, see [`Module::bytes`].
+    ///
+    /// # Errors
+    /// [`Error::Text`], and those of [`Module::new`].
+    pub fn from_text(engine: &Engine, text: &str) -> Result<Module, Error> {
+        let bytes = wat::parse_str(text).map_err(|e| Error::Text(e.to_string()))?;
+        Module::new(engine, &bytes)
+    }
+
+    /// What a file holds: the binary format, or else the text format.
+    ///
+    /// # Errors
+    /// Those of [`Module::new`] and [`Module::from_text`].
+    pub fn from_file_contents(engine: &Engine, contents: &[u8]) -> Result<Module, Error> {
+        let is_text = !contents.contains(&0) && contents.iter().any(|b| !b.is_ascii_whitespace());
+        match std::str::from_utf8(contents) {
+            Ok(text) if is_text => Module::from_text(engine, text),
+            _ => Module::new(engine, contents),
+        }
+    }
+
+    /// The engine that the module was made for.
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    /// The module's bytes in the binary format.
+    pub fn bytes(&self) -> &[u8] {
+        &self.inner.bytes
+    }
+
+    /// The imports, in order.
+    pub fn imports(&self) -> &[Import] {
+        &self.inner.imports
+    }
+
+    /// The exports, in order.
+    pub fn exports(&self) -> &[Export] {
+        &self.inner.exports
+    }
+
+    /// What is exported under this name.
+    pub fn export(&self, name: &str) -> Option<ExportItem> {
+        self.inner.exports.iter().find(|export| export.name == name).map(|export| export.item)
+    }
+
+    /// The type of what is exported.
+    ///
+    /// # Panics
+    /// When `item` is none of this module's.
+    pub fn export_type(&self, item: ExportItem) -> ExternType {
+        match item {
+            ExportItem::Func(i) => ExternType::Func(self.func_type(i).clone()),
+            ExportItem::Table(i) => ExternType::Table(self.table_type(i)),
+            ExportItem::Memory(i) => ExternType::Memory(self.memory_type(i)),
+            ExportItem::Global(i) => ExternType::Global(self.global_type(i)),
+        }
+    }
+
+    /// The number of functions, imported ones included.
+    pub fn func_count(&self) -> u32 {
+        self.inner.func_types.len() as u32
+    }
+
+    /// The number of imported functions; they come first.
+    pub fn imported_func_count(&self) -> u32 {
+        self.inner.imported.funcs
+    }
+
+    /// The number of tables, imported ones included.
+    pub fn table_count(&self) -> u32 {
+        self.inner.tables.len() as u32
+    }
+
+    /// The number of linear memories, imported ones included.
+    pub fn memory_count(&self) -> u32 {
+        self.inner.memories.len() as u32
+    }
+
+    /// The number of globals, imported ones included.
+    pub fn global_count(&self) -> u32 {
+        self.inner.globals.len() as u32
+    }
+
+    /// The type of a function.
+    ///
+    /// # Panics
+    /// When there is no such function; the same holds for the other accessors by index.
+    pub fn func_type(&self, func: u32) -> &FuncType {
+        self.type_at(self.func_type_index(func))
+    }
+
+    /// The type of a table.
+    pub fn table_type(&self, table: u32) -> TableType {
+        self.inner.tables[table as usize]
+    }
+
+    /// The type of a linear memory.
+    pub fn memory_type(&self, memory: u32) -> MemoryType {
+        self.inner.memories[memory as usize]
+    }
+
+    /// The type of a global.
+    pub fn global_type(&self, global: u32) -> GlobalType {
+        self.inner.globals[global as usize]
+    }
+
+    /// Module offsets of a function's body (local declarations and operators), or `None` for an imported one.
+    pub fn func_body(&self, func: u32) -> Option<Range<usize>> {
+        let defined = func.checked_sub(self.inner.imported.funcs)?;
+        self.inner.bodies.get(defined as usize).cloned()
+    }
+
+    /// The function whose body holds this module offset.
+    pub fn func_at(&self, offset: usize) -> Option<u32> {
+        let after = self.inner.bodies.partition_point(|body| body.end <= offset);
+        let found = self.inner.bodies.get(after).is_some_and(|body| body.contains(&offset));
+        found.then(|| self.inner.imported.funcs + after as u32)
+    }
+
+    /// A function's name: from the name section, else its import's or first export's, else `func[N]`.
+    pub fn func_name(&self, func: u32) -> String {
+        let named = self.names().func(&self.inner.bytes, func);
+        named.map_or_else(|| self.names().fallback(func), str::to_owned)
+    }
+
+    /// A global's name from the name section.
+    pub fn global_name(&self, global: u32) -> Option<&str> {
+        self.names().global(&self.inner.bytes, global)
+    }
+
+    /// The module's own name from the name section.
+    pub fn name(&self) -> Option<&str> {
+        self.names().module(&self.inner.bytes)
+    }
+
+    /// The function that instantiation should end by calling (see [`Store::instantiate`](crate::Store::instantiate)).
+    pub fn start(&self) -> Option<u32> {
+        self.inner.start
+    }
+
+    /// Names and contents of the custom sections, in order; debug information is in them.
+    pub fn custom_sections(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.inner.custom_sections.iter().map(|(name, range)| (name.as_str(), &self.inner.bytes[range.clone()]))
+    }
+
+    /// Module offset of the code section's contents, to which debug information counts its addresses.
+    pub fn code_section_offset(&self) -> Option<usize> {
+        self.inner.code_offset()
+    }
+
+    /// Type index of a function.
+    pub(crate) fn func_type_index(&self, func: u32) -> u32 {
+        self.inner.func_types[func as usize]
+    }
+
+    /// The function type at a type index.
+    pub(crate) fn type_at(&self, type_index: u32) -> &FuncType {
+        &self.inner.types[type_index as usize]
+    }
+
+    /// All that the module holds.
+    #[inline(always)]
+    pub(crate) fn inner(&self) -> &ModuleInner {
+        &self.inner
+    }
+
+    fn names(&self) -> &Names {
+        self.inner.names.get_or_init(|| Names::read(&self.inner))
+    }
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Module({}, {} functions)", self.name().unwrap_or("unnamed"), self.func_count())
+    }
+}
+
+impl ElemItems {
+    /// The number of elements.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            ElemItems::Funcs(funcs) => funcs.len(),
+            ElemItems::Exprs(exprs) => exprs.len(),
+        }
+    }
+}
+
+/// The engine's own type for a validated one. `None` for types of features that are refused at load.
+fn val_type(ty: wasmparser::ValType) -> Option<ValType> {
+    Some(match ty {
+        wasmparser::ValType::I32 => ValType::I32,
+        wasmparser::ValType::I64 => ValType::I64,
+        wasmparser::ValType::F32 => ValType::F32,
+        wasmparser::ValType::F64 => ValType::F64,
+        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::FUNCREF => ValType::FuncRef,
+        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::EXTERNREF => ValType::ExternRef,
+        wasmparser::ValType::V128 | wasmparser::ValType::Ref(_) => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Module, Error> {
+        Module::from_text(&Engine::default(), text)
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let check = |text: &str, expect: &str| match load(text) {
+            Err(error @ Error::Unsupported { .. }) => {
+                let message = error.to_string();
+                assert!(message.contains(expect), "{message}\n  lacks: {expect}");
+            }
+            other => panic!("{text}: {other:?}"),
+        };
+        check(
+            "(module (memory 1) (func (drop (v128.load (i32.const 0)))))",
+            "uses SIMD (v128.load at offset 0x",
+        );
+        check("(module (func (drop (i32x4.extract_lane 0 (v128.const i64x2 0 0)))))", "uses SIMD (v128.const");
+        check("(module (memory 1 2 shared))", "uses threads");
+        check("(module (memory i64 1))", "uses 64-bit memories");
+        check("(module (tag) (func (throw 0)))", "uses exceptions");
+        check("(module (type (struct)))", "garbage-collected types");
+        check("(module (func (param (ref func))))", "uses typed function references");
+        check("(module (func (param v128)))", "uses SIMD");
+        check("(component)", "component");
+        check(
+            "(module (memory i64 1) (func (drop (v128.load (i64.const 0)))))",
+            "uses SIMD, 64-bit memories",
+        );
+    }
+
+    #[test]
+    fn what_is_broken_is_located() {
+        let check = |bytes: &[u8], expect: &str| {
+            let message = Module::new(&Engine::default(), bytes).expect_err("broken").to_string();
+            assert!(message.contains(expect), "{message}\n  lacks: {expect}");
+        };
+        check(b"", "unexpected end");
+        check(b"hello, world", "magic header not detected: bad magic number");
+        check(b"\0asm\x01\0\0\0\x01\xff\xff\xff\xff\x0f", "unexpected end-of-file (at offset 0xe)");
+        check(b"\0asm\x01\0\0\0\x03\x06\xff\xff\xff\xff\x0f\0", "functions count exceeds limit");
+        check(&wat::parse_str("(module (func (result i32) i64.const 1))").unwrap(), "type mismatch: expected i32, found i64 (at offset 0x");
+        let text = load("(module (func $f (call $g)))").expect_err("broken").to_string();
+        assert!(text.contains("unknown func"), "{text}");
+    }
+
+    #[test]
+    fn everything_is_found_by_name_and_index() {
+        let module = load(
+            r#"(module $m (import "env" "log" (func $log (param i32))) (import "env" "raw" (func (param i32)))
+                (memory (export "memory") 1) (global $sp (mut i32) (i32.const 8)) (global i32 (i32.const 0)) (func $main (export "run"))
+                (func (export "plain")) (func) (start $main) (@custom "note" "abc"))"#,
+        )
+        .unwrap();
+        let names: Vec<String> = (0..module.func_count()).map(|f| module.func_name(f)).collect();
+        assert_eq!(names, ["log", "env.raw", "main", "plain", "func[4]"]);
+        assert_eq!((module.name(), module.global_name(0), module.global_name(1)), (Some("m"), Some("sp"), None));
+        assert_eq!((module.start(), module.func_body(1)), (Some(2), None));
+        let body = module.func_body(3).unwrap();
+        assert_eq!(module.bytes()[body.clone()], [0, 0x0b]);
+        assert_eq!((module.func_at(body.start), module.func_at(body.end), module.func_at(0)), (Some(3), None, None));
+        assert_eq!(module.export("memory"), Some(ExportItem::Memory(0)));
+        assert!(module.custom_sections().any(|(name, bytes)| name == "note" && bytes == b"abc"));
+        let start = module.code_section_offset().unwrap();
+        assert!(start < module.func_body(2).unwrap().start && module.bytes()[start] == 3, "the code section has 3 bodies");
+    }
+
+    #[test]
+    fn a_file_may_hold_either_format() {
+        let engine = Engine::default();
+        let text = b"(module (func))";
+        let bytes = wat::parse_bytes(text).unwrap();
+        assert_eq!(Module::from_file_contents(&engine, text).unwrap().bytes(), &*bytes);
+        assert_eq!(Module::from_file_contents(&engine, &bytes).unwrap().bytes(), &*bytes);
+        let error = |contents: &[u8]| Module::from_file_contents(&engine, contents).expect_err("broken");
+        assert!(matches!(error(b"#!/bin/sh"), Error::Text(_)));
+        assert!(matches!(error(b""), Error::Invalid { .. }));
+        assert!(matches!(error(b"\x7fELF\0\0"), Error::Invalid { .. }));
+    }
+}

@@ -1,0 +1,133 @@
+//! Which WebAssembly the engine runs, and how it names what it does not.
+
+use wasmparser::{FuncToValidate, Operator, Parser, Payload, ValidPayload, Validator, ValidatorResources, WasmFeatures};
+
+use crate::error::Error;
+
+/// WebAssembly 2.0 without SIMD, with tail calls, extended constants and multiple memories.
+pub(crate) const SUPPORTED: WasmFeatures = WasmFeatures::WASM2
+    .difference(WasmFeatures::SIMD)
+    .union(WasmFeatures::TAIL_CALL)
+    .union(WasmFeatures::EXTENDED_CONST)
+    .union(WasmFeatures::MULTI_MEMORY);
+
+/// What is refused by name, in the order in which it is tried.
+const REFUSED: &[(WasmFeatures, &str)] = &[
+    (WasmFeatures::SIMD, "SIMD"),
+    (WasmFeatures::RELAXED_SIMD, "relaxed SIMD"),
+    (WasmFeatures::THREADS, "threads (shared memories and atomics)"),
+    (WasmFeatures::EXCEPTIONS, "exceptions"),
+    (WasmFeatures::LEGACY_EXCEPTIONS, "legacy exceptions"),
+    (WasmFeatures::MEMORY64, "64-bit memories and tables (memory64)"),
+    (WasmFeatures::FUNCTION_REFERENCES, "typed function references"),
+    (WasmFeatures::GC, "garbage-collected types (gc)"),
+    (WasmFeatures::CUSTOM_PAGE_SIZES, "custom page sizes"),
+    (WasmFeatures::WIDE_ARITHMETIC, "wide arithmetic"),
+    (WasmFeatures::STACK_SWITCHING, "stack switching"),
+    (WasmFeatures::MEMORY_CONTROL, "memory control"),
+    (WasmFeatures::SHARED_EVERYTHING_THREADS, "shared-everything threads"),
+    (WasmFeatures::CUSTOM_DESCRIPTORS, "custom descriptors"),
+    (WasmFeatures::COMPACT_IMPORTS, "compact import sections"),
+    (WasmFeatures::COMPONENT_MODEL, "the component model (this is a component, not a core module)"),
+];
+
+/// Validates a module whole, functions included.
+///
+/// # Errors
+/// [`Error::Unsupported`], naming the features, when the module is valid with more features than [`SUPPORTED`]; otherwise
+/// [`Error::Invalid`].
+pub(super) fn validate(bytes: &[u8]) -> Result<Option<ValidatorResources>, Error> {
+    match validate_with(bytes, SUPPORTED) {
+        Ok(resources) => Ok(resources),
+        Err(error) => Err(explain(bytes, error)),
+    }
+}
+
+/// The resources are those that the validator hands out with function bodies: `None` without any body.
+fn validate_with(bytes: &[u8], features: WasmFeatures) -> Result<Option<ValidatorResources>, wasmparser::Error> {
+    let mut validator = Validator::new_with_features(features);
+    let mut parser = Parser::new(0);
+    parser.set_features(features);
+    let mut resources = None;
+    let mut allocations = Default::default();
+    for payload in parser.parse_all(bytes) {
+        if let ValidPayload::Func(func, body) = validator.payload(&payload?)? {
+            let shared: &FuncToValidate<ValidatorResources> = &func;
+            resources.get_or_insert_with(|| shared.resources.clone());
+            let mut func = func.into_validator(allocations);
+            func.validate(&body)?;
+            allocations = func.into_allocations();
+        }
+    }
+    Ok(resources)
+}
+
+/// Tells a module that needs a feature from an invalid one.
+fn explain(bytes: &[u8], error: wasmparser::Error) -> Error {
+    let Some(missing) = missing_features(bytes, &error) else {
+        return error.into();
+    };
+    let detail = operator_at(bytes, error.offset()).unwrap_or_else(|| error.message().to_owned());
+    Error::Unsupported { features: missing.join(", "), detail, offset: error.offset() }
+}
+
+/// The refused features that the module cannot do without, or `None` when it is invalid with all of them.
+fn missing_features(bytes: &[u8], first: &wasmparser::Error) -> Option<Vec<&'static str>> {
+    // Quick way: the validator often says what is missing.
+    let mut needed = WasmFeatures::empty();
+    let mut error = Some(first.clone());
+    while let Some(missing) = error.as_ref().and_then(wasmparser::Error::missing_wasm_feature) {
+        let known = REFUSED.iter().any(|(feature, _)| feature.contains(missing));
+        if !known || needed.contains(missing) {
+            break;
+        }
+        needed |= missing;
+        error = validate_with(bytes, SUPPORTED | needed).err();
+    }
+    if error.is_some() {
+        // Slow way: with everything on, switch off one at a time what validation does not miss.
+        needed = REFUSED.iter().fold(WasmFeatures::empty(), |all, (feature, _)| all | *feature);
+        validate_with(bytes, SUPPORTED | needed).ok()?;
+        for (feature, _) in REFUSED {
+            let fewer = needed.difference(*feature);
+            if validate_with(bytes, SUPPORTED | fewer).is_ok() {
+                needed = fewer;
+            }
+        }
+    }
+    Some(REFUSED.iter().filter(|(feature, _)| needed.intersects(*feature)).map(|(_, name)| *name).collect())
+}
+
+/// The name of the operator at a module offset, if that lies in a function's body.
+fn operator_at(bytes: &[u8], offset: usize) -> Option<String> {
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.ok()? {
+            Payload::CodeSectionEntry(body) if body.range().contains(&offset) => {
+                let starts = body.get_operators_reader().ok()?.into_iter_with_offsets();
+                let mut starts = starts.map_while(Result::ok).skip_while(|(_, at)| *at < offset);
+                let (operator, at) = starts.next()?;
+                return (at == offset).then(|| operator_name(&operator));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `V128Load8Lane { .. }` → `v128.load8_lane`.
+fn operator_name(operator: &Operator<'_>) -> String {
+    let debug = format!("{operator:?}");
+    let camel = debug.split([' ', '{', '(']).next().unwrap_or(&debug);
+    let shape = camel.char_indices().skip(1).find(|(_, c)| c.is_ascii_uppercase()).map_or(camel.len(), |(i, _)| i);
+    let (first, rest) = camel.split_at(shape);
+    let mut name = first.to_ascii_lowercase();
+    let typed = name.len() > 1 && name.starts_with(['i', 'f', 'v']) && name.as_bytes()[1].is_ascii_digit();
+    let dotted = typed || matches!(first, "Memory" | "Ref" | "Struct" | "Array" | "Table");
+    for (i, c) in rest.char_indices() {
+        if c.is_ascii_uppercase() {
+            name.push(if i == 0 && dotted { '.' } else { '_' });
+        }
+        name.push(c.to_ascii_lowercase());
+    }
+    name
+}

@@ -1,0 +1,497 @@
+//! Blocks, labels, branches, calls.
+
+use wasmparser::{BlockType, BrTable};
+
+use super::Translator;
+use super::code::{Pos, Taken};
+use super::stack::{Home, Holder, Value};
+use super::trace::EndedLoop;
+use crate::isa::{self, BinaryOp, Operand, Single};
+
+/// An open block.
+pub(super) struct Control {
+    kind: Kind,
+    /// Stack height below the block's parameters.
+    height: usize,
+    params: usize,
+    results: usize,
+    /// Branches to the block's end, whose targets are not known yet.
+    fixups: Vec<Pos>,
+    /// Whether the code before the block could be reached.
+    entered: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Function,
+    Block,
+    Loop { header: Pos, ordinal: u32, reports: bool, planned: bool, first_back_edge: Option<Pos> },
+    If { otherwise: Option<Pos> },
+    Else,
+}
+
+/// The condition of a branch: the comparison that decides, taken out of the code or made up.
+#[derive(Clone, Copy)]
+struct Condition(Taken);
+
+impl Translator<'_> {
+    pub(super) fn push_function(&mut self, results: u32) {
+        self.controls.push(Control {
+            kind: Kind::Function,
+            height: 0,
+            params: 0,
+            results: results as usize,
+            fixups: Vec::new(),
+            entered: true,
+        });
+    }
+
+    fn arity(&self, ty: BlockType) -> (usize, usize) {
+        match ty {
+            BlockType::Empty => (0, 0),
+            BlockType::Type(_) => (0, 1),
+            BlockType::FuncType(index) => {
+                let ty = self.module.type_at(index);
+                (ty.params().len(), ty.results().len())
+            }
+        }
+    }
+
+    fn open(&mut self, kind: Kind, ty: BlockType) {
+        let (params, results) = self.arity(ty);
+        // In unreachable code nothing is on the stack for the parameters.
+        let height = if self.reachable { self.values.len() - params } else { self.values.len() };
+        self.controls.push(Control { kind, height, params, results, fixups: Vec::new(), entered: self.reachable });
+    }
+
+    pub(super) fn block(&mut self, ty: BlockType) {
+        if self.reachable {
+            self.flush();
+            self.settle_params(ty);
+        }
+        self.open(Kind::Block, ty);
+    }
+
+    fn settle_params(&mut self, ty: BlockType) {
+        let (params, _) = self.arity(ty);
+        let first = self.values.len() - params;
+        self.settle(first);
+        self.break_all(0);
+    }
+
+    pub(super) fn loop_(&mut self, ty: BlockType) {
+        let ordinal = self.loops;
+        self.loops += 1;
+        let (reports, planned) = self.loop_events(ordinal);
+        if self.reachable {
+            self.flush();
+            self.settle_params(ty);
+            self.code.close_block();
+        }
+        let header = self.code.here();
+        if self.reachable && reports {
+            self.code.single(Single::LoopIter, &[self.func, ordinal]);
+        }
+        self.open(Kind::Loop { header, ordinal, reports, planned, first_back_edge: None }, ty);
+    }
+
+    pub(super) fn if_(&mut self, ty: BlockType) {
+        if !self.reachable {
+            return self.open(Kind::If { otherwise: None }, ty);
+        }
+        let condition = self.condition();
+        self.flush();
+        self.settle_params(ty);
+        let otherwise = self.branch_on(condition, true);
+        self.code.close_block();
+        self.open(Kind::If { otherwise: Some(otherwise) }, ty);
+    }
+
+    pub(super) fn else_(&mut self) {
+        let mut control = self.controls.pop().expect("validated: `else` ends an `if`");
+        if self.reachable {
+            self.settle_results(control.results);
+            let jump = self.code.single(Single::Jump, &[0]);
+            control.fixups.push(jump);
+        }
+        self.code.close_block();
+        if let Kind::If { otherwise: Some(at) } = control.kind {
+            self.code.set_target(at, self.code.here());
+        }
+        self.reset_to(control.height, control.params);
+        self.reachable = control.entered;
+        control.kind = Kind::Else;
+        self.controls.push(control);
+    }
+
+    /// The values above `height` are `count` values in their canonical slots.
+    fn reset_to(&mut self, height: usize, count: usize) {
+        while self.values.len() > height {
+            let value = self.values.pop().expect("not empty");
+            if let Home::Local(local) = value.home {
+                self.pending[local as usize] -= 1;
+            }
+        }
+        self.flushed = self.flushed.min(height);
+        self.holder = Holder::Nothing;
+        let value = self.merged_value();
+        for _ in 0..count {
+            self.push(value);
+        }
+    }
+
+    /// The top `count` values go into their canonical slots, and nothing else is in the accumulator.
+    fn settle_results(&mut self, count: usize) {
+        let first = self.values.len() - count;
+        self.break_all(first);
+        self.settle(first);
+        self.holder = Holder::Nothing;
+    }
+
+    pub(super) fn end(&mut self) {
+        let control = self.controls.pop().expect("validated: `end` ends a block");
+        if control.kind == Kind::Function {
+            if self.reachable {
+                self.return_(control.results);
+            }
+            return;
+        }
+        if self.reachable {
+            self.settle_results(control.results);
+        }
+        let mut reached = self.reachable;
+        match control.kind {
+            Kind::Loop { header, ordinal, reports, planned, first_back_edge } => {
+                if self.reachable && reports {
+                    self.code.close_block();
+                    self.code.single(Single::LoopExit, &[self.func, ordinal]);
+                }
+                if planned {
+                    self.assign_roles(&EndedLoop { header, depth: self.controls.len() + 1, first_back_edge });
+                }
+            }
+            Kind::If { otherwise: Some(at) } => {
+                // No `else`: parameters pass through as results.
+                self.code.set_target(at, self.code.here());
+                reached = true;
+            }
+            _ => {}
+        }
+        reached |= !control.fixups.is_empty();
+        self.code.close_block();
+        for at in &control.fixups {
+            self.code.set_target(*at, self.code.here());
+        }
+        self.reset_to(control.height, control.results);
+        self.reachable = reached;
+    }
+
+    /// Pops a condition. A comparison that was emitted just now is taken back, to be fused with the branch.
+    fn condition(&mut self) -> Condition {
+        let top = self.values.len() - 1;
+        let fusible = match self.holder {
+            Holder::Stack { index, producer, stored: false } if index == top && self.code.last() == Some(producer) => {
+                isa::branch_of(self.code.opcode(producer), false).is_some()
+            }
+            _ => false,
+        };
+        let (value, place) = self.pop_place();
+        self.used(&value);
+        let opcode = isa::binary(BinaryOp::I32Ne, place, Operand::Imm(0)).expect("the shapes AI and SI exist");
+        let made_up = Taken { opcode, fields: [place.field(), 0] };
+        Condition(if fusible { self.code.take_last().unwrap_or(made_up) } else { made_up })
+    }
+
+    /// Emits a branch that is taken when the condition holds (or, with `negate`, does not); its target is patched later.
+    fn branch_on(&mut self, condition: Condition, negate: bool) -> Pos {
+        let Taken { opcode, fields: [a, b] } = condition.0;
+        let opcode = isa::branch_of(opcode, negate).expect("a condition is an integer comparison");
+        self.code.emit(opcode, &[0, a, b])
+    }
+
+    /// The control that is `depth` labels out.
+    fn target_index(&self, depth: u32) -> usize {
+        self.controls.len() - 1 - depth as usize
+    }
+
+    /// How many values a branch to this control carries.
+    fn label_arity(&self, index: usize) -> usize {
+        let control = &self.controls[index];
+        match control.kind {
+            Kind::Loop { .. } => control.params,
+            _ => control.results,
+        }
+    }
+
+    /// Whether a branch to this control can be one jump: nothing to move, nothing to report, no return.
+    fn is_plain_jump(&self, index: usize) -> bool {
+        let arity = self.label_arity(index);
+        let first = self.values.len() - arity;
+        let in_place = first == self.controls[index].height && self.values[first..].iter().all(|v| v.home == Home::Canonical);
+        let reports = self.controls[index + 1..].iter().any(|c| matches!(c.kind, Kind::Loop { reports: true, .. }));
+        index > 0 && (arity == 0 || in_place) && !reports
+    }
+
+    /// Points the branch at `at` to a control's label, now or when it is known.
+    fn link(&mut self, at: Pos, index: usize) {
+        if let Kind::Loop { header, .. } = self.controls[index].kind {
+            self.code.set_target(at, header);
+        } else {
+            self.controls[index].fixups.push(at);
+        }
+        let here = self.code.here();
+        if let Kind::Loop { first_back_edge, .. } = &mut self.controls[index].kind {
+            first_back_edge.get_or_insert(here);
+        }
+    }
+
+    /// The whole of a taken branch: moves the values, reports the loops that are left, jumps or returns. The stack stays.
+    fn take_branch(&mut self, index: usize) {
+        let arity = self.label_arity(index);
+        if index == 0 {
+            return self.return_keeping_stack(arity);
+        }
+        let first = self.values.len() - arity;
+        let base = self.controls[index].height;
+        for i in 0..arity {
+            self.copy_to(first + i, self.canonical(base + i));
+        }
+        for inner in (index + 1..self.controls.len()).rev() {
+            if let Kind::Loop { ordinal, reports: true, .. } = self.controls[inner].kind {
+                self.code.single(Single::LoopExit, &[self.func, ordinal]);
+            }
+        }
+        let jump = self.code.single(Single::Jump, &[0]);
+        self.link(jump, index);
+    }
+
+    pub(super) fn br(&mut self, depth: u32) {
+        let index = self.target_index(depth);
+        let arity = self.label_arity(index);
+        self.break_all(self.values.len() - arity);
+        self.code.close_block();
+        self.take_branch(index);
+        self.reachable = false;
+    }
+
+    pub(super) fn br_if(&mut self, depth: u32) {
+        let index = self.target_index(depth);
+        let condition = self.condition();
+        let arity = self.label_arity(index);
+        self.break_all(self.values.len() - arity);
+        self.code.close_block();
+        if self.is_plain_jump(index) {
+            let at = self.branch_on(condition, false);
+            return self.link(at, index);
+        }
+        let over = self.branch_on(condition, true);
+        self.take_branch(index);
+        self.code.set_target(over, self.code.here());
+    }
+
+    pub(super) fn br_table(&mut self, table: &BrTable<'_>) {
+        let (value, place) = self.pop_place();
+        self.used(&value);
+        let mut depths: Vec<u32> = table.targets().map(|t| t.expect("validated")).collect();
+        depths.push(table.default());
+        let arity = self.label_arity(self.target_index(table.default()));
+        self.break_all(self.values.len() - arity);
+        let op = if place == Operand::Acc { Single::BrTableA } else { Single::BrTableS };
+        self.code.single(op, &[depths.len() as u32 - 1, place.field()]);
+        self.code.close_block();
+        let jumps: Vec<(Pos, u32)> = depths.iter().map(|d| (self.code.single(Single::Jump, &[0]), *d)).collect();
+        let mut stubs: Vec<(u32, Pos)> = Vec::new();
+        for (jump, depth) in jumps {
+            let index = self.target_index(depth);
+            if self.is_plain_jump(index) {
+                self.link(jump, index);
+                continue;
+            }
+            let stub = match stubs.binary_search_by_key(&depth, |s| s.0) {
+                Ok(known) => stubs[known].1,
+                Err(place) => {
+                    let here = self.code.here();
+                    self.take_branch(index);
+                    stubs.insert(place, (depth, here));
+                    here
+                }
+            };
+            self.code.set_target(jump, stub);
+        }
+        self.reachable = false;
+    }
+
+    /// `return`, or falling out of the function: the top `count` values are the results.
+    pub(super) fn return_(&mut self, count: usize) {
+        self.code.close_block();
+        self.return_keeping_stack(count);
+        self.reachable = false;
+    }
+
+    /// The results of the function that is being translated.
+    pub(super) fn result_count(&self) -> usize {
+        self.controls[0].results
+    }
+
+    fn return_keeping_stack(&mut self, count: usize) {
+        let first = self.values.len() - count;
+        for index in first..self.values.len() {
+            self.result_used(index);
+        }
+        if count != 1 {
+            // Canonical slots lie above all locals, and targets ascend: no source is overwritten before it is read.
+            for index in first..self.values.len() {
+                self.copy_to(index, self.canonical(index));
+            }
+            for i in 0..count {
+                let from = self.canonical(first + i) * 8;
+                self.code.single(Single::Copy, &[i as u32 * 8, from]);
+            }
+            self.code.single(Single::Ret, &[count as u32]);
+            return;
+        }
+        match self.values[first].home {
+            Home::Acc => self.code.single(Single::RetA, &[0]),
+            Home::Local(local) => self.code.single(Single::RetS, &[local * 8]),
+            Home::Canonical => self.code.single(Single::RetS, &[self.canonical(first) * 8]),
+            Home::Const(raw) if raw >> 32 == 0 => self.code.single(Single::RetI, &[raw as u32]),
+            Home::Const(raw) => {
+                self.constant_to(0, raw);
+                self.code.single(Single::Ret, &[1])
+            }
+        };
+    }
+
+    /// Returning a value is a use of it.
+    fn result_used(&mut self, index: usize) {
+        let value = self.values[index];
+        self.broke(value.chain);
+        if value.maybe_result {
+            let slot = match value.home {
+                Home::Local(local) => local,
+                Home::Canonical => self.canonical(index),
+                Home::Const(_) | Home::Acc => return,
+            };
+            let site = self.site();
+            self.code.single(Single::SlotUse, &[site, slot]);
+        }
+    }
+
+    /// Pops a call's arguments into their slots and gives the first one's height.
+    fn arguments(&mut self, count: usize) -> usize {
+        let first = self.values.len() - count;
+        for index in first..self.values.len() {
+            self.result_used(index);
+        }
+        self.settle(first);
+        self.free_acc();
+        self.values.truncate(first);
+        self.flushed = self.flushed.min(first);
+        first
+    }
+
+    /// After a call: its results are in the slots from `first`.
+    fn arrived(&mut self, callee: Option<u32>, first: usize, results: usize) {
+        self.code.close_block();
+        let maybe_result = self.results_arrived(callee, self.canonical(first), results as u32);
+        for _ in 0..results {
+            self.push(Value { maybe_result, ..Value::new(Home::Canonical) });
+        }
+        self.height_max = self.height_max.max(first + results);
+    }
+
+    /// Where the caller goes on, as the field of a call of `words` words says it.
+    fn return_offset(&self, words: u32) -> u32 {
+        (self.code.here() + words) * 8
+    }
+
+    pub(super) fn call(&mut self, callee: u32) {
+        let ty = self.module.func_type(callee);
+        let (params, results) = (ty.params().len(), ty.results().len());
+        let first = self.arguments(params);
+        let site = self.site();
+        let op = if callee < self.module.imported_func_count() { Single::CallImport } else { Single::Call };
+        let fields = [callee, self.canonical(first) * 8, self.return_offset(4), self.func, site];
+        self.height_max = self.height_max.max(first + params.max(results));
+        self.code.single(op, &fields);
+        self.arrived(Some(callee), first, results);
+    }
+
+    pub(super) fn call_indirect(&mut self, type_index: u32, table: u32) {
+        let ty = self.module.type_at(type_index);
+        let (params, results) = (ty.params().len(), ty.results().len());
+        let (value, index) = self.pop_slot();
+        self.used(&value);
+        // The index may be in the slot above the arguments, or a local: both stay as they are.
+        let first = self.arguments(params);
+        let site = self.site();
+        let ty = self.type_ids[type_index as usize].0;
+        let fields = [table, self.canonical(first) * 8, self.return_offset(5), self.func, site, index * 8, ty];
+        self.height_max = self.height_max.max(first + params.max(results));
+        self.code.single(Single::CallIndirect, &fields);
+        self.arrived(None, first, results);
+    }
+
+    pub(super) fn return_call(&mut self, callee: u32) {
+        let params = self.module.func_type(callee).params().len();
+        let first = self.arguments(params);
+        let site = self.site();
+        self.code.close_block();
+        for i in 0..params {
+            let from = self.canonical(first + i) * 8;
+            self.code.single(Single::Copy, &[i as u32 * 8, from]);
+        }
+        let op = if callee < self.module.imported_func_count() { Single::ReturnCallImport } else { Single::ReturnCall };
+        let fields = [callee, 0, self.return_offset(4), self.func, site];
+        self.code.single(op, &fields);
+        self.finish_tail_call(params);
+    }
+
+    pub(super) fn return_call_indirect(&mut self, type_index: u32, table: u32) {
+        let params = self.module.type_at(type_index).params().len();
+        let (value, index) = self.pop_slot();
+        self.used(&value);
+        let first = self.arguments(params);
+        let site = self.site();
+        self.code.close_block();
+        let ty = self.type_ids[type_index as usize].0;
+        let args = self.canonical(first) * 8;
+        let fields = [table, args, self.return_offset(5), self.func, site, index * 8, ty, params as u32];
+        self.code.single(Single::ReturnCallIndirect, &fields);
+        self.finish_tail_call(params);
+    }
+
+    /// A host function that was tail-called comes back to this `ret`. The callee's parameters may outgrow the locals here.
+    fn finish_tail_call(&mut self, params: usize) {
+        let results = self.result_count();
+        self.code.single(Single::Ret, &[results as u32]);
+        self.height_max = self.height_max.max(params.max(results));
+        self.reachable = false;
+    }
+
+    pub(super) fn select(&mut self) {
+        let (condition, place) = self.pop_place();
+        self.used(&condition);
+        let (right, b) = self.pop_slot();
+        self.used(&right);
+        let (left, a) = self.pop_slot();
+        self.used(&left);
+        let dest = self.result_field();
+        let at = match place {
+            Operand::Acc => {
+                self.holder = Holder::Nothing;
+                self.code.single(Single::SelectA, &[dest, a * 8, b * 8])
+            }
+            place => {
+                self.free_acc();
+                self.code.single(Single::SelectS, &[dest, a * 8, b * 8, place.field()])
+            }
+        };
+        self.push_result(at, true);
+    }
+
+    /// `drop`: no use of the value.
+    pub(super) fn drop_(&mut self) {
+        self.pop();
+    }
+}

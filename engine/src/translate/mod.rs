@@ -1,0 +1,131 @@
+//! From validated operators to linked-ready code, one pass, one function at a time.
+//!
+//! ```text
+//! operators ─► operator.rs (what each one does) ─► stack.rs (where values are) ─► code.rs (instructions)
+//!                    │ control.rs (labels, branches)      trace.rs (events, roles)
+//! ```
+//!
+//! A value on the operand stack is one of: a local that was not written since, a constant, the accumulator, or the *canonical*
+//! slot of its height. Labels see canonical slots only: at function entry, loop headers and after calls the accumulator is empty
+//! and every live value is in a slot, which is what snapshots, mode switches and backtraces rely on.
+
+mod code;
+mod control;
+mod operator;
+mod stack;
+mod trace;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use wasmparser::{BinaryReader, FunctionBody};
+
+pub(crate) use code::{Code, Place};
+use control::Control;
+use stack::{Holder, Value};
+use trace::Tracing;
+
+use crate::error::Error;
+use crate::module::Module;
+use crate::probe::{SiteTable, TracePlan};
+use crate::store::DedupTypeId;
+
+/// What a translation is for.
+pub(crate) struct Request<'a> {
+    pub(crate) module: &'a Module,
+    /// The function, by index; not an import.
+    pub(crate) func: u32,
+    /// The instance's deduplicated types by module type index, for signature checks.
+    pub(crate) type_ids: &'a [DedupTypeId],
+    /// Charge fuel.
+    pub(crate) counted: bool,
+    /// Emit events: the plan, and where sites are handed out.
+    pub(crate) traced: Option<(Arc<TracePlan>, &'a mut SiteTable)>,
+    /// Also return the map from code to operators.
+    pub(crate) mapped: bool,
+}
+
+/// The state of one translation.
+struct Translator<'a> {
+    module: &'a Module,
+    func: u32,
+    type_ids: &'a [DedupTypeId],
+    canonicalize: bool,
+    code: code::Emitter,
+    /// Slots of parameters and declared locals.
+    locals: u32,
+    values: Vec<Value>,
+    /// Values below this height are neither locals nor in the accumulator.
+    flushed: usize,
+    /// Per local, how many values on the stack stand for it.
+    pending: Vec<u32>,
+    holder: Holder,
+    height_max: usize,
+    controls: Vec<Control>,
+    reachable: bool,
+    /// Loops seen so far.
+    loops: u32,
+    tracing: Option<Tracing<'a>>,
+}
+
+/// Translates one function.
+///
+/// # Errors
+/// Only on input that validation would have refused, or that outgrows the code's 32-bit fields.
+pub(crate) fn translate(request: Request<'_>) -> Result<Code, Error> {
+    let Request { module, func, type_ids, counted, traced, mapped } = request;
+    let range = module.func_body(func).expect("only functions with a body are translated");
+    let bytes = &module.bytes()[range.clone()];
+    let body = FunctionBody::new(BinaryReader::new(bytes, range.start));
+    let ty = module.func_type(func);
+    let params = ty.params().len() as u32;
+    let mut declared = 0u32;
+    for group in body.get_locals_reader().map_err(invalid)? {
+        declared += group.map_err(invalid)?.0;
+    }
+    let locals = params + declared;
+    let tracing = match traced {
+        Some((plan, sites)) => Some(Tracing::new(module, func, locals, &plan, sites, &body).map_err(invalid)?),
+        None => None,
+    };
+    let mut translator = Translator {
+        module,
+        func,
+        type_ids,
+        canonicalize: module.engine().config().canonicalize_nans,
+        code: code::Emitter::new(counted || tracing.is_some(), mapped),
+        locals,
+        values: Vec::new(),
+        flushed: 0,
+        pending: vec![0; locals as usize],
+        holder: Holder::Nothing,
+        height_max: 0,
+        controls: Vec::new(),
+        reachable: true,
+        loops: 0,
+        tracing,
+    };
+    translator.push_function(ty.results().len() as u32);
+    let mut reader = body.get_operators_reader().map_err(invalid)?;
+    while !reader.eof() {
+        let (operator, offset) = reader.read_with_offset().map_err(invalid)?;
+        translator.operator(&operator, offset as u32);
+    }
+    let frame_slots = locals as usize + translator.height_max + 1;
+    let frame_bytes = u32::try_from(frame_slots * 8).map_err(|_| too_large(func))?;
+    let linkable = translator.code.finish().ok_or_else(|| too_large(func))?;
+    Ok(Code { words: linkable.0, headers: linkable.1, places: linkable.2, frame_bytes, params, zeroed: declared })
+}
+
+fn invalid(error: wasmparser::BinaryReaderError) -> Error {
+    Error::Invalid { message: error.message().to_string(), offset: error.offset() as usize }
+}
+
+fn too_large(func: u32) -> Error {
+    Error::Limit { what: format!("the translated code of function {func}"), wanted: 1 << 31, limit: (1 << 31) - 1, knob: "nothing: split the function" }
+}
+
+/// Loops of a function by ordinal that a plan names.
+fn planned_loops(plan: &TracePlan, func: u32) -> FxHashSet<u32> {
+    plan.loops.iter().filter(|l| l.func == func).map(|l| l.ordinal).collect()
+}

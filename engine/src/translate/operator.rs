@@ -1,0 +1,393 @@
+//! What each operator of the language becomes.
+
+use wasmparser::{MemArg, Operator};
+
+use super::Translator;
+use super::stack::{Home, Value, Width};
+use crate::isa::{self, BinaryOp, LoadKind, Operand, Single, StoreKind, UnaryOp, for_each_binary, for_each_unary};
+
+macro_rules! width {
+    (i64) => { Width::I64 };
+    (u64) => { Width::I64 };
+    (f64) => { Width::F64 };
+    ($other:ident) => { Width::W32 };
+}
+macro_rules! find {
+    ($op:ident, $result:expr, $v:ident, canon) => {};
+    ($op:ident, $result:expr, $v:ident, $kind:ident) => {
+        if matches!($op, Operator::$v) {
+            return Some($result);
+        }
+    };
+}
+
+/// The binary operation behind an operator, with its operands' width.
+fn binary_of(op: &Operator<'_>) -> Option<(BinaryOp, Width)> {
+    macro_rules! arms {
+        ($($v:ident $k:ident ($l:ident, $r:ident) $kind:ident;)*) => { $( find!(op, (BinaryOp::$v, width!($l)), $v, $kind); )* };
+    }
+    for_each_binary!(arms);
+    None
+}
+
+/// The unary operation behind an operator.
+fn unary_of(op: &Operator<'_>) -> Option<UnaryOp> {
+    macro_rules! arms {
+        ($($v:ident $k:ident ($t:ident) $kind:ident;)*) => { $( find!(op, UnaryOp::$v, $v, $kind); )* };
+    }
+    for_each_unary!(arms);
+    None
+}
+
+/// The variant that replaces NaNs by the canonical one, for operations whose result can be a new NaN.
+fn canonical_binary(op: BinaryOp) -> BinaryOp {
+    let (first, last, canon) = (BinaryOp::F32Add as usize, BinaryOp::F64Max as usize, BinaryOp::CanonF32Add as usize);
+    let index = op as usize;
+    if (first..=last).contains(&index) { BinaryOp::ALL[index - first + canon] } else { op }
+}
+
+/// Likewise for unary operations.
+fn canonical_unary(op: UnaryOp) -> UnaryOp {
+    let (first, last, canon) = (UnaryOp::F32Ceil as usize, UnaryOp::F64PromoteF32 as usize, UnaryOp::CanonF32Ceil as usize);
+    let index = op as usize;
+    if (first..=last).contains(&index) { UnaryOp::ALL[index - first + canon] } else { op }
+}
+
+/// The load behind an operator: kind, bytes, whether its result is an integer.
+fn load_of<'o>(op: &'o Operator<'_>) -> Option<(LoadKind, u32, bool, &'o MemArg)> {
+    Some(match op {
+        Operator::I32Load { memarg } => (LoadKind::U32, 4, true, memarg),
+        Operator::F32Load { memarg } => (LoadKind::U32, 4, false, memarg),
+        Operator::I64Load { memarg } => (LoadKind::U64, 8, true, memarg),
+        Operator::F64Load { memarg } => (LoadKind::U64, 8, false, memarg),
+        Operator::I32Load8U { memarg } | Operator::I64Load8U { memarg } => (LoadKind::U8, 1, true, memarg),
+        Operator::I32Load16U { memarg } | Operator::I64Load16U { memarg } => (LoadKind::U16, 2, true, memarg),
+        Operator::I64Load32U { memarg } => (LoadKind::U32, 4, true, memarg),
+        Operator::I32Load8S { memarg } => (LoadKind::I8To32, 1, true, memarg),
+        Operator::I32Load16S { memarg } => (LoadKind::I16To32, 2, true, memarg),
+        Operator::I64Load8S { memarg } => (LoadKind::I8To64, 1, true, memarg),
+        Operator::I64Load16S { memarg } => (LoadKind::I16To64, 2, true, memarg),
+        Operator::I64Load32S { memarg } => (LoadKind::I32To64, 4, true, memarg),
+        _ => return None,
+    })
+}
+
+/// The store behind an operator: kind, bytes, the value's width, whether the value is an integer.
+fn store_of<'o>(op: &'o Operator<'_>) -> Option<(StoreKind, u32, Width, bool, &'o MemArg)> {
+    Some(match op {
+        Operator::I32Store { memarg } => (StoreKind::W32, 4, Width::W32, true, memarg),
+        Operator::F32Store { memarg } => (StoreKind::W32, 4, Width::W32, false, memarg),
+        Operator::I64Store { memarg } => (StoreKind::W64, 8, Width::I64, true, memarg),
+        // The field of a store is sign-extended, whatever the type: a float's bits qualify as an integer's would.
+        Operator::F64Store { memarg } => (StoreKind::W64, 8, Width::I64, false, memarg),
+        Operator::I32Store8 { memarg } => (StoreKind::W8, 1, Width::W32, true, memarg),
+        Operator::I32Store16 { memarg } => (StoreKind::W16, 2, Width::W32, true, memarg),
+        Operator::I64Store8 { memarg } => (StoreKind::W8, 1, Width::W32, true, memarg),
+        Operator::I64Store16 { memarg } => (StoreKind::W16, 2, Width::W32, true, memarg),
+        Operator::I64Store32 { memarg } => (StoreKind::W32, 4, Width::W32, true, memarg),
+        _ => return None,
+    })
+}
+
+/// Operators that do nothing when they are executed: they weigh nothing.
+fn is_marker(op: &Operator<'_>) -> bool {
+    matches!(op, Operator::Block { .. } | Operator::Loop { .. } | Operator::Else | Operator::End | Operator::Nop)
+}
+
+impl Translator<'_> {
+    /// Translates one operator at this module offset.
+    pub(super) fn operator(&mut self, op: &Operator<'_>, offset: u32) {
+        self.code.offset = offset;
+        self.begin_site();
+        if self.reachable && !is_marker(op) {
+            self.code.count_operator();
+        }
+        match op {
+            Operator::Block { blockty } => self.block(*blockty),
+            Operator::Loop { blockty } => self.loop_(*blockty),
+            Operator::If { blockty } => self.if_(*blockty),
+            Operator::Else => self.else_(),
+            Operator::End => self.end(),
+            _ if self.reachable => self.plain(op),
+            _ => {}
+        }
+    }
+
+    fn plain(&mut self, op: &Operator<'_>) {
+        match *op {
+            Operator::Nop => {}
+            Operator::Unreachable => {
+                self.code.single(Single::Unreachable, &[]);
+                self.code.close_block();
+                self.reachable = false;
+            }
+            Operator::Br { relative_depth } => self.br(relative_depth),
+            Operator::BrIf { relative_depth } => self.br_if(relative_depth),
+            Operator::BrTable { ref targets } => self.br_table(targets),
+            Operator::Return => self.return_(self.result_count()),
+            Operator::Call { function_index } => self.call(function_index),
+            Operator::CallIndirect { type_index, table_index } => self.call_indirect(type_index, table_index),
+            Operator::ReturnCall { function_index } => self.return_call(function_index),
+            Operator::ReturnCallIndirect { type_index, table_index } => self.return_call_indirect(type_index, table_index),
+            Operator::Drop => self.drop_(),
+            Operator::Select | Operator::TypedSelect { .. } => self.select(),
+            Operator::LocalGet { local_index } => self.local_get(local_index),
+            Operator::LocalSet { local_index } => self.local_set(local_index, false),
+            Operator::LocalTee { local_index } => self.local_set(local_index, true),
+            Operator::GlobalGet { global_index } => self.global_get(global_index),
+            Operator::GlobalSet { global_index } => self.global_set(global_index),
+            Operator::I32Const { value } => self.push(Value::new(Home::Const(u64::from(value as u32)))),
+            Operator::I64Const { value } => self.push(Value::new(Home::Const(value as u64))),
+            Operator::F32Const { value } => self.push(Value::new(Home::Const(u64::from(value.bits())))),
+            Operator::F64Const { value } => self.push(Value::new(Home::Const(value.bits()))),
+            Operator::RefNull { .. } => self.push(Value::new(Home::Const(0))),
+            Operator::I32Eqz => self.eqz(BinaryOp::I32Eq, Width::W32),
+            Operator::I64Eqz => self.eqz(BinaryOp::I64Eq, Width::I64),
+            Operator::I32ReinterpretF32
+            | Operator::I64ReinterpretF64
+            | Operator::F32ReinterpretI32
+            | Operator::F64ReinterpretI64
+            | Operator::I64ExtendI32U => self.same_bits(),
+            _ => self.computed(op),
+        }
+    }
+
+    fn computed(&mut self, op: &Operator<'_>) {
+        if let Some((op, width)) = binary_of(op) {
+            return self.binary(op, width);
+        }
+        if let Some((kind, bytes, integer, memarg)) = load_of(op) {
+            return self.load(kind, bytes, integer, memarg);
+        }
+        if let Some((kind, bytes, width, integer, memarg)) = store_of(op) {
+            return self.store(kind, bytes, width, integer, memarg);
+        }
+        if let Some(op) = unary_of(op) {
+            return self.unary(op);
+        }
+        self.rare(op);
+    }
+
+    /// Emits an instruction with a result whose slot is in field 0 and that writes the slot always.
+    fn stored_result(&mut self, op: Single, operands: &[u32]) {
+        self.free_acc();
+        let mut fields = vec![self.result_field()];
+        fields.extend_from_slice(operands);
+        let at = self.code.single(op, &fields);
+        self.push_result(at, true);
+    }
+
+    /// Pops an operand of a rare operator and gives its slot's byte offset.
+    fn slot_field(&mut self) -> u32 {
+        let (value, slot) = self.pop_slot();
+        self.used(&value);
+        slot * 8
+    }
+
+    /// Pops three operands and gives their slots' byte offsets in the order in which they were pushed.
+    fn three_slots(&mut self) -> [u32; 3] {
+        let third = self.slot_field();
+        let second = self.slot_field();
+        [self.slot_field(), second, third]
+    }
+
+    fn binary(&mut self, op: BinaryOp, width: Width) {
+        let op = if self.canonicalize { canonical_binary(op) } else { op };
+        let (right, b) = self.pop_operand(width);
+        self.report_use(&right);
+        let (left, a) = self.pop_operand(width);
+        self.report_use(&left);
+        let a = self.distinct((left, a), b);
+        let chain = self.combine(op, &left, &right);
+        self.free_acc();
+        let opcode = isa::binary(op, a, b).expect("distinct operands have a shape");
+        let at = self.code.emit(opcode, &[self.result_field(), a.field(), b.field()]);
+        self.push_result(at, false);
+        if let Some(value) = self.values.last_mut() {
+            value.chain = chain;
+        }
+    }
+
+    /// Reports a use without breaking the value's chain.
+    fn report_use(&mut self, value: &Value) {
+        self.used(&Value { chain: 0, ..*value });
+    }
+
+    fn eqz(&mut self, op: BinaryOp, width: Width) {
+        self.push(Value::new(Home::Const(0)));
+        self.binary(op, width);
+    }
+
+    fn unary(&mut self, op: UnaryOp) {
+        let op = if self.canonicalize { canonical_unary(op) } else { op };
+        let (value, place) = self.pop_place();
+        self.used(&value);
+        self.free_acc();
+        let opcode = isa::unary(op, place).expect("a place has a shape");
+        let at = self.code.emit(opcode, &[self.result_field(), place.field()]);
+        self.push_result(at, false);
+    }
+
+    /// An operator that leaves the slot's bits as they are. It is a use all the same, and its result is no local any more.
+    fn same_bits(&mut self) {
+        let Some(value) = self.values.last_mut() else { return };
+        let before = *value;
+        (value.maybe_result, value.chain) = (false, 0);
+        if before.maybe_result || before.chain != 0 {
+            let top = self.values.len() - 1;
+            self.broke(before.chain);
+            self.report_use_at(&before, top);
+        }
+    }
+
+    fn report_use_at(&mut self, value: &Value, index: usize) {
+        if value.maybe_result {
+            let slot = match value.home {
+                Home::Local(local) => local,
+                _ => self.canonical(index),
+            };
+            let site = self.site();
+            self.code.single(Single::SlotUse, &[site, slot]);
+        }
+    }
+
+    fn global_get(&mut self, global: u32) {
+        let site = if self.module.global_type(global).mutable { self.site() } else { 0 };
+        self.stored_result(Single::GlobalGet, &[global, site]);
+    }
+
+    fn global_set(&mut self, global: u32) {
+        let constant = match self.values.last() {
+            Some(Value { home: Home::Const(raw), .. }) if raw >> 32 == 0 => Some(*raw as u32),
+            _ => None,
+        };
+        if let Some(imm) = constant {
+            self.pop();
+            let site = self.site();
+            self.code.single(Single::GlobalSetI, &[global, imm, site]);
+            return;
+        }
+        let (value, place) = self.pop_place();
+        self.used(&value);
+        let site = self.site();
+        let op = if place == Operand::Acc { Single::GlobalSetA } else { Single::GlobalSetS };
+        self.code.single(op, &[global, place.field(), site]);
+    }
+
+    fn load(&mut self, kind: LoadKind, bytes: u32, integer: bool, memarg: &MemArg) {
+        let offset = memarg.offset as u32;
+        if memarg.memory != 0 {
+            let addr = self.slot_field();
+            let site = self.site() << 3;
+            return self.stored_result(Single::LoadOther, &[addr, offset, site, kind as u32, memarg.memory]);
+        }
+        let (value, addr) = self.pop_operand(Width::W32);
+        self.used(&value);
+        self.free_acc();
+        let site = self.site() << 3;
+        let opcode = isa::load(kind, addr).expect("every operand is an address shape");
+        let at = self.code.emit(opcode, &[self.result_field(), addr.field(), offset, site]);
+        let chain = if integer { self.chain_from_load(at, bytes) } else { 0 };
+        self.push_result(at, false);
+        if let Some(value) = self.values.last_mut() {
+            value.chain = chain;
+        }
+    }
+
+    fn store(&mut self, kind: StoreKind, bytes: u32, width: Width, integer: bool, memarg: &MemArg) {
+        let offset = memarg.offset as u32;
+        if memarg.memory != 0 {
+            let value = self.slot_field();
+            let addr = self.slot_field();
+            let site = self.site() << 3;
+            self.code.single(Single::StoreOther, &[addr, value, offset, site, bytes, memarg.memory]);
+            return;
+        }
+        let (value, b) = self.pop_operand(width);
+        self.report_use(&value);
+        let (addr, a) = self.pop_operand(Width::W32);
+        self.used(&addr);
+        let a = match (a, b) {
+            (Operand::Imm(_), Operand::Imm(_)) => a,
+            _ => self.distinct((addr, a), b),
+        };
+        let site = self.site() << 3;
+        let opcode = isa::store(kind, a, b).expect("every pair but two accumulators has a shape");
+        let at = self.code.emit(opcode, &[a.field(), b.field(), offset, site]);
+        if integer {
+            self.chain_to_store(&value, at, bytes);
+        } else {
+            self.broke(value.chain);
+        }
+    }
+
+    fn rare(&mut self, op: &Operator<'_>) {
+        let site = self.site();
+        match *op {
+            Operator::RefIsNull => {
+                let value = self.slot_field();
+                self.stored_result(Single::RefIsNull, &[value]);
+            }
+            Operator::RefFunc { function_index } => self.stored_result(Single::RefFunc, &[function_index]),
+            Operator::MemorySize { mem } => self.stored_result(Single::MemorySize, &[mem, site]),
+            Operator::MemoryGrow { mem } => {
+                let delta = self.slot_field();
+                self.stored_result(Single::MemoryGrow, &[delta, mem, site]);
+            }
+            Operator::TableGet { table } => {
+                let index = self.slot_field();
+                self.stored_result(Single::TableGet, &[index, table, site]);
+            }
+            Operator::TableSize { table } => self.stored_result(Single::TableSize, &[table, site]),
+            Operator::TableGrow { table } => {
+                let delta = self.slot_field();
+                let init = self.slot_field();
+                self.stored_result(Single::TableGrow, &[init, delta, table, site]);
+            }
+            Operator::TableSet { table } => {
+                let value = self.slot_field();
+                let index = self.slot_field();
+                self.code.single(Single::TableSet, &[index, value, table, site]);
+            }
+            Operator::DataDrop { data_index } => {
+                self.code.single(Single::DataDrop, &[data_index, site]);
+            }
+            Operator::ElemDrop { elem_index } => {
+                self.code.single(Single::ElemDrop, &[elem_index, site]);
+            }
+            _ => self.bulk(op, site),
+        }
+    }
+
+    fn bulk(&mut self, op: &Operator<'_>, site: u32) {
+        let [a, b, c] = self.three_slots();
+        let (op, rest): (Single, [u32; 3]) = match *op {
+            Operator::MemoryFill { mem } => (Single::MemoryFill, [mem, site, 0]),
+            Operator::MemoryCopy { dst_mem, src_mem } => (Single::MemoryCopy, [dst_mem, src_mem, site]),
+            Operator::MemoryInit { data_index, mem } => (Single::MemoryInit, [mem, data_index, site]),
+            Operator::TableFill { table } => (Single::TableFill, [table, site, 0]),
+            Operator::TableCopy { dst_table, src_table } => (Single::TableCopy, [dst_table, src_table, site]),
+            Operator::TableInit { elem_index, table } => (Single::TableInit, [table, elem_index, site]),
+            ref other => unreachable!("validation refuses operators that are not translated: {other:?}"),
+        };
+        self.code.single(op, &[a, b, c, rest[0], rest[1], rest[2]]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn canonical_variants_line_up() {
+        let name = |op: BinaryOp| format!("{op:?}");
+        for op in &BinaryOp::ALL[BinaryOp::F32Add as usize..=BinaryOp::F64Max as usize] {
+            assert_eq!(name(canonical_binary(*op)), format!("Canon{op:?}"));
+        }
+        for op in &UnaryOp::ALL[UnaryOp::F32Ceil as usize..=UnaryOp::F64PromoteF32 as usize] {
+            assert_eq!(format!("{:?}", canonical_unary(*op)), format!("Canon{op:?}"));
+        }
+        assert_eq!(canonical_binary(BinaryOp::F32Copysign), BinaryOp::F32Copysign);
+        assert_eq!(canonical_unary(UnaryOp::F64Abs), UnaryOp::F64Abs);
+    }
+}

@@ -1,0 +1,447 @@
+//! What traced translation adds: sites, loop and local events, moves and uses of results, and the static half of classes.
+//!
+//! *Chains* follow one loaded value or one carried local through additions (or one bitwise family) to the store or the
+//! `local.set` that ends a read-modify-write. A value that is used in any other way breaks its chain. Roles start as plain and
+//! are patched into the events once a chain, or a whole loop, is known to qualify.
+
+use rustc_hash::FxHashSet;
+use wasmparser::{FunctionBody, Operator};
+
+use super::code::Pos;
+use super::stack::{Home, Value};
+use super::{Translator, planned_loops};
+use crate::isa::{BinaryOp, Single};
+use crate::module::Module;
+use crate::probe::{LocalRole, Rmw, Site, SiteTable, TracePlan};
+
+/// The state of tracing one function.
+pub(super) struct Tracing<'a> {
+    sites: &'a mut SiteTable,
+    /// The current operator's site, once it has one.
+    current: u32,
+    every_loop: bool,
+    loops: FxHashSet<u32>,
+    /// Locals that some planned loop writes.
+    carried: Vec<bool>,
+    /// Calls whose results are followed: by callee and by site.
+    unit_funcs: FxHashSet<u32>,
+    unit_sites: FxHashSet<u32>,
+    follows_results: bool,
+    /// Locals that may hold a unit's result.
+    may_hold: Vec<bool>,
+    chains: Vec<Chain>,
+    reads: Vec<(u32, Pos)>,
+    writes: Vec<(u32, Pos)>,
+    pairs: Vec<Pair>,
+}
+
+/// A value on its way from a load or a carried local to the write that ends a read-modify-write.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    source: Source,
+    family: Rmw,
+    /// What was added or combined: an immediate, a local, or anything.
+    step: Step,
+    /// The store that ended a load's chain.
+    store: Option<Pos>,
+    broken: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    Load { at: Pos, bytes: u32 },
+    Local { local: u32, read: Pos },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    None,
+    Constant,
+    Local(u32),
+    Other,
+}
+
+/// `x = x op e`
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    local: u32,
+    read: Pos,
+    write: Pos,
+    family: Rmw,
+    step: Step,
+    tee: bool,
+    /// Control nesting at the write.
+    depth: usize,
+}
+
+/// A planned loop that ends, as far as roles need it.
+pub(super) struct EndedLoop {
+    pub(super) header: Pos,
+    /// Control nesting directly inside the loop.
+    pub(super) depth: usize,
+    pub(super) first_back_edge: Option<Pos>,
+}
+
+fn family(op: BinaryOp) -> Option<(Rmw, bool)> {
+    Some(match op {
+        BinaryOp::I32Add | BinaryOp::I64Add => (Rmw::Add, true),
+        BinaryOp::I32Sub | BinaryOp::I64Sub => (Rmw::Add, false),
+        BinaryOp::I32And | BinaryOp::I64And => (Rmw::And, true),
+        BinaryOp::I32Or | BinaryOp::I64Or => (Rmw::Or, true),
+        BinaryOp::I32Xor | BinaryOp::I64Xor => (Rmw::Xor, true),
+        _ => return None,
+    })
+}
+
+fn role_of(family: Rmw) -> LocalRole {
+    match family {
+        Rmw::Plain => LocalRole::Plain,
+        Rmw::Add => LocalRole::ReduceAdd,
+        Rmw::And => LocalRole::ReduceAnd,
+        Rmw::Or => LocalRole::ReduceOr,
+        Rmw::Xor => LocalRole::ReduceXor,
+    }
+}
+
+impl<'a> Tracing<'a> {
+    /// Looks through a function's body for what its events need to know in advance.
+    pub(super) fn new(
+        module: &Module,
+        func: u32,
+        locals: u32,
+        plan: &TracePlan,
+        sites: &'a mut SiteTable,
+        body: &FunctionBody<'_>,
+    ) -> wasmparser::Result<Tracing<'a>> {
+        let mut tracing = Tracing {
+            sites,
+            current: 0,
+            every_loop: plan.every_loop,
+            loops: planned_loops(plan, func),
+            carried: vec![false; locals as usize],
+            unit_funcs: plan.funcs.iter().copied().collect(),
+            unit_sites: plan.sites.iter().filter(|s| s.func == func).map(|s| s.offset).collect(),
+            follows_results: false,
+            may_hold: vec![false; locals as usize],
+            chains: Vec::new(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            pairs: Vec::new(),
+        };
+        if !tracing.loops.is_empty() || !tracing.unit_funcs.is_empty() || !tracing.unit_sites.is_empty() {
+            tracing.survey(module, body)?;
+        }
+        Ok(tracing)
+    }
+
+    /// Finds carried locals, whether a unit is called, and which locals may hold a unit's result.
+    fn survey(&mut self, module: &Module, body: &FunctionBody<'_>) -> wasmparser::Result<()> {
+        let mut open: Vec<bool> = vec![false];
+        let mut ordinal = 0;
+        // Copies between locals, and locals that get a value that may be a result at once.
+        let mut copies: Vec<(u32, u32)> = Vec::new();
+        let mut previous = Operator::Nop;
+        for item in body.get_operators_reader()?.into_iter_with_offsets() {
+            let (operator, offset) = item?;
+            match &operator {
+                Operator::Loop { .. } => {
+                    open.push(*open.last().unwrap_or(&false) || self.loops.contains(&ordinal));
+                    ordinal += 1;
+                }
+                Operator::Block { .. } | Operator::If { .. } => open.push(*open.last().unwrap_or(&false)),
+                Operator::End => drop(open.pop()),
+                Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
+                    let local = *local_index as usize;
+                    self.carried[local] |= open.last() == Some(&true);
+                    match previous {
+                        Operator::LocalGet { local_index: from } | Operator::LocalTee { local_index: from } => copies.push((from, *local_index)),
+                        Operator::Call { .. } | Operator::CallIndirect { .. } | Operator::End | Operator::LocalSet { .. } | Operator::Drop => {
+                            self.may_hold[local] = true;
+                        }
+                        _ => {}
+                    }
+                }
+                Operator::Call { function_index } => {
+                    let has_results = !module.func_type(*function_index).results().is_empty();
+                    self.follows_results |= has_results && self.is_unit_call(Some(*function_index), offset as u32);
+                }
+                Operator::CallIndirect { type_index, .. } => {
+                    let has_results = !module.type_at(*type_index).results().is_empty();
+                    self.follows_results |= has_results && self.is_unit_call(None, offset as u32);
+                }
+                _ => {}
+            }
+            previous = operator;
+        }
+        // A copy can only spread what its source may hold; repeat until nothing changes.
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for (from, to) in &copies {
+                if self.may_hold[*from as usize] && !self.may_hold[*to as usize] {
+                    self.may_hold[*to as usize] = true;
+                    changed = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a call of `callee` (`None`: not known) at this site may be a unit.
+    fn is_unit_call(&self, callee: Option<u32>, offset: u32) -> bool {
+        let by_func = match callee {
+            Some(func) => self.unit_funcs.contains(&func),
+            None => !self.unit_funcs.is_empty(),
+        };
+        by_func || self.unit_sites.contains(&offset)
+    }
+
+    fn chain(&mut self, number: u32) -> &mut Chain {
+        &mut self.chains[number as usize - 1]
+    }
+
+    fn open_chain(&mut self, source: Source) -> u32 {
+        self.chains.push(Chain { source, family: Rmw::Plain, step: Step::None, store: None, broken: false });
+        self.chains.len() as u32
+    }
+}
+
+impl Translator<'_> {
+    /// Starts an operator: it has no site yet.
+    pub(super) fn begin_site(&mut self) {
+        if let Some(tracing) = &mut self.tracing {
+            tracing.current = 0;
+        }
+    }
+
+    /// The current operator's site, or 0 in code that is not traced.
+    pub(super) fn site(&mut self) -> u32 {
+        let offset = self.code.offset;
+        let func = self.func;
+        match &mut self.tracing {
+            Some(tracing) => {
+                if tracing.current == 0 {
+                    tracing.current = tracing.sites.push(Site { func, offset }).0;
+                }
+                tracing.current
+            }
+            None => 0,
+        }
+    }
+
+    /// Whether loop `ordinal` reports its iterations, and whether it is a planned unit.
+    pub(super) fn loop_events(&self, ordinal: u32) -> (bool, bool) {
+        self.tracing.as_ref().map_or((false, false), |t| {
+            let planned = t.loops.contains(&ordinal);
+            (planned || t.every_loop, planned)
+        })
+    }
+
+    /// An operator uses a value that it popped: reports it if it may be a result, and breaks its chain.
+    pub(super) fn used(&mut self, value: &Value) {
+        self.broke(value.chain);
+        if value.maybe_result {
+            let slot = match value.home {
+                Home::Local(local) => local,
+                Home::Canonical => self.canonical(self.values.len()),
+                Home::Const(_) | Home::Acc => return,
+            };
+            let site = self.site();
+            self.code.single(Single::SlotUse, &[site, slot]);
+        }
+    }
+
+    /// Breaks a chain: its load and store, if they were tagged, are plain.
+    pub(super) fn broke(&mut self, number: u32) {
+        if number == 0 {
+            return;
+        }
+        let Some(tracing) = &mut self.tracing else { return };
+        let chain = tracing.chain(number);
+        chain.broken = true;
+        if let (Source::Load { at, .. }, Some(store)) = (chain.source, chain.store.take()) {
+            for at in [at, store] {
+                let site = self.code.field(at, 3) & !7;
+                self.code.set_field(at, 3, site);
+            }
+        }
+    }
+
+    /// A label or a branch: chains do not cross it.
+    pub(super) fn break_all(&mut self, first: usize) {
+        if self.tracing.is_some() {
+            for index in first..self.values.len() {
+                let number = std::mem::take(&mut self.values[index].chain);
+                self.broke(number);
+            }
+        }
+    }
+
+    /// The chain of a binary operation's result; breaks what does not go on.
+    pub(super) fn combine(&mut self, op: BinaryOp, left: &Value, right: &Value) -> u32 {
+        if self.tracing.is_none() || (left.chain == 0 && right.chain == 0) {
+            return 0;
+        }
+        let joined = family(op).and_then(|(family, commutes)| match (left.chain, right.chain) {
+            (number, 0) => Some((number, right, family)),
+            (0, number) if commutes => Some((number, left, family)),
+            _ => None,
+        });
+        if let (Some((number, other, family)), Some(tracing)) = (joined, &mut self.tracing) {
+            let chain = tracing.chain(number);
+            if !chain.broken && chain.store.is_none() && (chain.family == Rmw::Plain || chain.family == family) {
+                chain.family = family;
+                chain.step = match (chain.step, other.home) {
+                    (Step::None, Home::Const(_)) => Step::Constant,
+                    (Step::None, Home::Local(local)) => Step::Local(local),
+                    _ => Step::Other,
+                };
+                return number;
+            }
+        }
+        self.broke(left.chain);
+        self.broke(right.chain);
+        0
+    }
+
+    /// An integer load at `at` begins a chain.
+    pub(super) fn chain_from_load(&mut self, at: Pos, bytes: u32) -> u32 {
+        self.tracing.as_mut().map_or(0, |t| t.open_chain(Source::Load { at, bytes }))
+    }
+
+    /// A store of this value: its role, if the value's chain can end here.
+    pub(super) fn chain_to_store(&mut self, value: &Value, store: Pos, bytes: u32) {
+        if value.chain == 0 {
+            return;
+        }
+        let Some(tracing) = &mut self.tracing else { return };
+        let chain = tracing.chain(value.chain);
+        let whole = matches!(chain.source, Source::Load { bytes: loaded, .. } if loaded == bytes);
+        if chain.broken || chain.store.is_some() || chain.family == Rmw::Plain || !whole {
+            return self.broke(value.chain);
+        }
+        chain.store = Some(store);
+        let (Source::Load { at, .. }, family) = (chain.source, chain.family as u32) else { return };
+        for at in [at, store] {
+            let site = self.code.field(at, 3) & !7;
+            self.code.set_field(at, 3, site | family);
+        }
+    }
+
+    /// `local.get`: the event, and the chain of a carried local.
+    pub(super) fn trace_local_get(&mut self, local: u32, value: &mut Value) {
+        let Some(tracing) = &self.tracing else { return };
+        value.maybe_result = tracing.follows_results && tracing.may_hold[local as usize];
+        if tracing.carried[local as usize] {
+            let site = self.site();
+            let at = self.code.single(Single::LocalRead, &[site, local, 0]);
+            if let Some(tracing) = &mut self.tracing {
+                tracing.reads.push((local, at));
+                value.chain = tracing.open_chain(Source::Local { local, read: at });
+            }
+        }
+    }
+
+    /// `local.set`/`local.tee` of a value that was at stack height `index`.
+    pub(super) fn trace_local_set(&mut self, local: u32, value: &Value, index: usize, tee: bool) {
+        let Some(tracing) = &self.tracing else { return };
+        if tracing.follows_results && tracing.may_hold[local as usize] {
+            let from = match value.home {
+                Home::Local(from) => from,
+                _ => self.canonical(index),
+            };
+            if !value.maybe_result {
+                self.code.single(Single::SlotClear, &[local]);
+            } else if from != local {
+                self.code.single(Single::SlotMove, &[from, local]);
+            }
+        }
+        if !self.tracing.as_ref().is_some_and(|t| t.carried[local as usize]) {
+            return self.broke(value.chain);
+        }
+        let site = self.site();
+        let write = self.code.single(Single::LocalWrite, &[site, local, 0]);
+        let depth = self.controls.len();
+        let Some(tracing) = &mut self.tracing else { return };
+        tracing.writes.push((local, write));
+        if value.chain != 0 {
+            let chain = *tracing.chain(value.chain);
+            match chain.source {
+                Source::Local { local: source, read } if source == local && !chain.broken && chain.family != Rmw::Plain => {
+                    let Chain { family, step, .. } = chain;
+                    tracing.pairs.push(Pair { local, read, write, family, step, tee, depth });
+                }
+                _ => {}
+            }
+            self.broke(value.chain);
+        }
+    }
+
+    /// The value that `local.tee` leaves: it can be a result only where the local can.
+    pub(super) fn trace_tee(&mut self, local: u32, value: &mut Value) {
+        value.maybe_result &= self.tracing.as_ref().is_some_and(|t| t.may_hold[local as usize]);
+    }
+
+    /// A value was copied to a slot: from a slot that may hold a result, or from anywhere else.
+    pub(super) fn note_slot_write(&mut self, slot: u32, from: Option<u32>) {
+        if !self.tracing.as_ref().is_some_and(|t| t.follows_results) {
+            return;
+        }
+        match from {
+            Some(from) => self.code.single(Single::SlotMove, &[from, slot]),
+            None => self.code.single(Single::SlotClear, &[slot]),
+        };
+    }
+
+    /// A value in a block's result slot: it may be a result in code that follows them.
+    pub(super) fn merged_value(&self) -> Value {
+        let follows = self.tracing.as_ref().is_some_and(|t| t.follows_results);
+        Value { maybe_result: follows, ..Value::new(Home::Canonical) }
+    }
+
+    /// After a call: reports where a unit's results are; says whether they may be results at all.
+    pub(super) fn results_arrived(&mut self, callee: Option<u32>, first: u32, count: u32) -> bool {
+        let Some(tracing) = &self.tracing else { return false };
+        if !tracing.follows_results || count == 0 {
+            return false;
+        }
+        if tracing.is_unit_call(callee, self.code.offset) {
+            let site = self.site();
+            self.code.single(Single::ResultIn, &[site, first, count]);
+            return true;
+        }
+        false
+    }
+
+    /// A planned loop ends: its induction and reduction variables get their roles.
+    pub(super) fn assign_roles(&mut self, ended: &EndedLoop) {
+        let Some(tracing) = &self.tracing else { return };
+        let inside = |at: Pos| at >= ended.header;
+        let mut roles: Vec<(Pos, LocalRole)> = Vec::new();
+        let mut done: FxHashSet<u32> = FxHashSet::default();
+        for pair in tracing.pairs.iter().filter(|p| inside(p.write)) {
+            if !done.insert(pair.local) {
+                continue;
+            }
+            let count = |list: &[(u32, Pos)]| list.iter().filter(|(l, at)| *l == pair.local && inside(*at)).count();
+            let (reads, writes) = (count(&tracing.reads), count(&tracing.writes));
+            let pairs: Vec<&Pair> = tracing.pairs.iter().filter(|p| p.local == pair.local && inside(p.write)).collect();
+            let invariant = match pair.step {
+                Step::Constant => true,
+                Step::Local(local) => !tracing.writes.iter().any(|(l, at)| *l == local && inside(*at)),
+                Step::None | Step::Other => false,
+            };
+            let every_trip = pair.depth == ended.depth && ended.first_back_edge.is_none_or(|edge| edge > pair.write);
+            if writes == 1 && pair.family == Rmw::Add && invariant && every_trip {
+                roles.push((pair.write, LocalRole::Induction));
+            } else if pairs.len() == reads && reads == writes && pairs.iter().all(|p| !p.tee && p.family == pair.family) {
+                for pair in pairs {
+                    roles.extend([(pair.read, role_of(pair.family)), (pair.write, role_of(pair.family))]);
+                }
+            }
+        }
+        for (at, role) in roles {
+            self.code.set_field(at, 2, role as u32);
+        }
+    }
+}

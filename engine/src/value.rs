@@ -1,0 +1,286 @@
+//! Values and types of the WebAssembly language, and the ids by which a store names what it owns.
+
+use std::fmt;
+use std::sync::Arc;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        #[repr(transparent)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The id as an index into the store's vectors.
+            #[inline(always)]
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// One instantiated module of a store.
+    InstanceId,
+    /// One function of a store, of an instance or of the host.
+    FuncId,
+    /// One linear memory of a store.
+    MemoryId,
+    /// One table of a store.
+    TableId,
+    /// One global of a store.
+    GlobalId,
+}
+
+/// The type of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum ValType {
+    /// 32-bit integer.
+    I32,
+    /// 64-bit integer.
+    I64,
+    /// 32-bit float.
+    F32,
+    /// 64-bit float.
+    F64,
+    /// Nullable reference to a function.
+    FuncRef,
+    /// Nullable reference to something of the host's.
+    ExternRef,
+}
+
+impl ValType {
+    /// Whether this is a reference type.
+    pub fn is_ref(self) -> bool {
+        matches!(self, ValType::FuncRef | ValType::ExternRef)
+    }
+}
+
+impl fmt::Display for ValType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ValType::I32 => "i32",
+            ValType::I64 => "i64",
+            ValType::F32 => "f32",
+            ValType::F64 => "f64",
+            ValType::FuncRef => "funcref",
+            ValType::ExternRef => "externref",
+        })
+    }
+}
+
+/// A value. Floats are kept as bits, so that equality is equality of bits and NaNs survive a round trip.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Val {
+    /// 32-bit integer.
+    I32(i32),
+    /// 64-bit integer.
+    I64(i64),
+    /// Bits of a 32-bit float.
+    F32(u32),
+    /// Bits of a 64-bit float.
+    F64(u64),
+    /// A function, or null.
+    FuncRef(Option<FuncId>),
+    /// A number that stands for something of the host's, or null.
+    ExternRef(Option<u32>),
+}
+
+impl Val {
+    /// The value's type.
+    pub fn ty(self) -> ValType {
+        match self {
+            Val::I32(_) => ValType::I32,
+            Val::I64(_) => ValType::I64,
+            Val::F32(_) => ValType::F32,
+            Val::F64(_) => ValType::F64,
+            Val::FuncRef(_) => ValType::FuncRef,
+            Val::ExternRef(_) => ValType::ExternRef,
+        }
+    }
+
+    /// The value as a frame slot, a global and a table element hold it: 32-bit values are zero-extended, a null reference is
+    /// 0 and any other reference is its number plus 1.
+    pub fn raw(self) -> u64 {
+        match self {
+            Val::I32(v) => u64::from(v as u32),
+            Val::I64(v) => v as u64,
+            Val::F32(bits) => u64::from(bits),
+            Val::F64(bits) => bits,
+            Val::FuncRef(func) => func.map_or(0, |id| u64::from(id.0) + 1),
+            Val::ExternRef(host) => host.map_or(0, |number| u64::from(number) + 1),
+        }
+    }
+
+    /// The value of type `ty` behind raw bits; the inverse of [`Val::raw`].
+    pub fn from_raw(ty: ValType, raw: u64) -> Val {
+        let reference = || raw.checked_sub(1).map(|number| number as u32);
+        match ty {
+            ValType::I32 => Val::I32(raw as i32),
+            ValType::I64 => Val::I64(raw as i64),
+            ValType::F32 => Val::F32(raw as u32),
+            ValType::F64 => Val::F64(raw),
+            ValType::FuncRef => Val::FuncRef(reference().map(FuncId)),
+            ValType::ExternRef => Val::ExternRef(reference()),
+        }
+    }
+
+    /// Zero, or the null reference, of type `ty`.
+    pub fn zero(ty: ValType) -> Val {
+        Val::from_raw(ty, 0)
+    }
+}
+
+impl fmt::Display for Val {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Val::I32(v) => write!(f, "{v}:i32"),
+            Val::I64(v) => write!(f, "{v}:i64"),
+            Val::F32(bits) => write!(f, "{:?}:f32 (0x{bits:08x})", f32::from_bits(bits)),
+            Val::F64(bits) => write!(f, "{:?}:f64 (0x{bits:016x})", f64::from_bits(bits)),
+            Val::FuncRef(None) => f.write_str("null:funcref"),
+            Val::FuncRef(Some(id)) => write!(f, "{}:funcref", id.0),
+            Val::ExternRef(None) => f.write_str("null:externref"),
+            Val::ExternRef(Some(number)) => write!(f, "{number}:externref"),
+        }
+    }
+}
+
+/// The type of a function. Cloning is cheap; equality is structural.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FuncType {
+    types: Arc<[ValType]>,
+    params: u32,
+}
+
+impl FuncType {
+    /// A function type with these parameters and results.
+    pub fn new(params: impl IntoIterator<Item = ValType>, results: impl IntoIterator<Item = ValType>) -> FuncType {
+        let mut types: Vec<ValType> = params.into_iter().collect();
+        let params = types.len() as u32;
+        types.extend(results);
+        FuncType { types: types.into(), params }
+    }
+
+    /// The parameters' types.
+    pub fn params(&self) -> &[ValType] {
+        &self.types[..self.params as usize]
+    }
+
+    /// The results' types.
+    pub fn results(&self) -> &[ValType] {
+        &self.types[self.params as usize..]
+    }
+}
+
+impl fmt::Display for FuncType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |types: &[ValType]| types.iter().map(ValType::to_string).collect::<Vec<_>>().join(" ");
+        write!(f, "[{}] -> [{}]", list(self.params()), list(self.results()))
+    }
+}
+
+/// The type of a global.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GlobalType {
+    /// The type of the value that it holds.
+    pub content: ValType,
+    /// Whether it can be set.
+    pub mutable: bool,
+}
+
+/// The type of a linear memory; sizes are in pages of 64 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MemoryType {
+    /// Pages at the start.
+    pub min: u64,
+    /// Pages at most, if the module says so.
+    pub max: Option<u64>,
+}
+
+/// The type of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TableType {
+    /// The type of its elements, a reference type.
+    pub element: ValType,
+    /// Elements at the start.
+    pub min: u64,
+    /// Elements at most, if the module says so.
+    pub max: Option<u64>,
+}
+
+/// The type of anything that can be imported or exported.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum ExternType {
+    /// A function.
+    Func(FuncType),
+    /// A table.
+    Table(TableType),
+    /// A linear memory.
+    Memory(MemoryType),
+    /// A global.
+    Global(GlobalType),
+}
+
+impl fmt::Display for ExternType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = |min: u64, max: Option<u64>| match max {
+            Some(max) => format!("{min}..={max}"),
+            None => format!("{min}.."),
+        };
+        match self {
+            ExternType::Func(ty) => write!(f, "function {ty}"),
+            ExternType::Table(ty) => write!(f, "table of {} {}", limits(ty.min, ty.max), ty.element),
+            ExternType::Memory(ty) => write!(f, "memory of {} pages", limits(ty.min, ty.max)),
+            ExternType::Global(ty) => write!(f, "{} global {}", if ty.mutable { "mutable" } else { "constant" }, ty.content),
+        }
+    }
+}
+
+/// Something that a store owns and that an instance imports or exports.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Extern {
+    /// A function.
+    Func(FuncId),
+    /// A table.
+    Table(TableId),
+    /// A linear memory.
+    Memory(MemoryId),
+    /// A global.
+    Global(GlobalId),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_bits_round_trip() {
+        let values = [
+            Val::I32(-1),
+            Val::I32(i32::MIN),
+            Val::I64(i64::MIN),
+            Val::F32(0x7fa0_0001),
+            Val::F64(0xfff0_0000_0000_0001),
+            Val::FuncRef(None),
+            Val::FuncRef(Some(FuncId(0))),
+            Val::FuncRef(Some(FuncId(u32::MAX - 1))),
+            Val::ExternRef(None),
+            Val::ExternRef(Some(u32::MAX)),
+        ];
+        for value in values {
+            assert_eq!(Val::from_raw(value.ty(), value.raw()), value);
+        }
+        assert_eq!(Val::I32(-1).raw(), 0xffff_ffff, "32-bit values are zero-extended");
+    }
+
+    #[test]
+    fn function_types_compare_by_structure() {
+        let ty = |p: &[ValType], r: &[ValType]| FuncType::new(p.iter().copied(), r.iter().copied());
+        assert_eq!(ty(&[ValType::I32], &[]), ty(&[ValType::I32], &[]));
+        assert_ne!(ty(&[ValType::I32], &[]), ty(&[], &[ValType::I32]));
+        assert_eq!(ty(&[ValType::I32, ValType::F64], &[ValType::FuncRef]).to_string(), "[i32 f64] -> [funcref]");
+    }
+}

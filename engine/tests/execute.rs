@@ -1,0 +1,137 @@
+//! Programs in text, run in every mode: plain, counted and traced give the same results.
+
+use worksp_engine::probe::{NoProbe, Probe, TracePlan};
+use worksp_engine::{Config, Engine, Extern, Module, Step, Store, TrapKind, Val};
+
+/// A probe that observes nothing, so that traced translation runs.
+struct Traced;
+impl Probe for Traced {}
+
+fn run<P: Probe>(text: &str, export: &str, args: &[Val], fuel: bool, probe: &mut P) -> (Step, u64) {
+    let engine = Engine::new(Config { fuel, ..Config::default() });
+    let module = Module::from_text(&engine, text).expect("valid");
+    let mut store = Store::new(&engine);
+    let instance = store.instantiate(&module, &[]).expect("no imports");
+    store.set_trace_plan(instance, TracePlan { every_loop: true, ..TracePlan::default() });
+    let Some(Extern::Func(func)) = store.export(instance, export) else { panic!("no export {export}") };
+    let step = store.start(probe, func, args).expect("right arguments");
+    (step, store.work())
+}
+
+fn check(text: &str, args: &[Val], expected: &[Val], work: u64) {
+    let returned = Step::Returned(expected.to_vec());
+    assert_eq!(run(text, "run", args, false, &mut NoProbe), (returned.clone(), 0), "plain: {text}");
+    assert_eq!(run(text, "run", args, true, &mut NoProbe), (returned.clone(), work), "counted: {text}");
+    assert_eq!(run(text, "run", args, false, &mut Traced), (returned, work), "traced: {text}");
+}
+
+fn check_trap(text: &str, kind: TrapKind, work: u64) {
+    for (fuel, traced) in [(false, false), (true, false), (true, true)] {
+        let (step, done) = if traced { run(text, "run", &[], fuel, &mut Traced) } else { run(text, "run", &[], fuel, &mut NoProbe) };
+        let Step::Trapped(trap) = step else { panic!("expected a trap: {text}") };
+        assert_eq!(trap.kind(), kind, "{text}");
+        assert_eq!(done, if fuel { work } else { 0 }, "work of {text}");
+    }
+}
+
+#[test]
+fn recursion() {
+    let fib = r#"(module (func $fib (export "run") (param i32) (result i32)
+        (if (result i32) (i32.lt_s (local.get 0) (i32.const 2))
+            (then (local.get 0))
+            (else (i32.add (call $fib (i32.sub (local.get 0) (i32.const 1))) (call $fib (i32.sub (local.get 0) (i32.const 2))))))))"#;
+    // 5 per leaf (get const lt if get), 13 per inner node: get const lt if, 2 × (get const sub call), add.
+    let (leaves, inner) = (89, 88);
+    check(fib, &[Val::I32(10)], &[Val::I32(55)], leaves * 5 + inner * 13);
+}
+
+#[test]
+fn loops_and_memory() {
+    let sum = r#"(module (memory 1) (func (export "run") (param $n i32) (result i32) (local $i i32) (local $s i32)
+        (loop $fill
+            (i32.store (i32.mul (local.get $i) (i32.const 4)) (local.get $i))
+            (br_if $fill (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (local.get $n))))
+        (local.set $i (i32.const 0))
+        (block $out (loop $again
+            (br_if $out (i32.ge_u (local.get $i) (local.get $n)))
+            (local.set $s (i32.add (local.get $s) (i32.load (i32.shl (local.get $i) (i32.const 2)))))
+            (local.set $i (i32.add (local.get $i) (i32.const 1)))
+            (br $again)))
+        (local.get $s)))"#;
+    check(sum, &[Val::I32(100)], &[Val::I32(4950)], 100 * 12 + 2 + 100 * (4 + 7 + 4 + 1) + 4 + 1);
+}
+
+#[test]
+fn values_that_stand_for_locals_survive_writes() {
+    let swap = r#"(module (func (export "run") (param i32 i32) (result i32 i32)
+        (local.get 0) (local.get 1) (local.set 0) (local.set 1) (local.get 0) (local.get 1)))"#;
+    check(swap, &[Val::I32(1), Val::I32(2)], &[Val::I32(2), Val::I32(1)], 6);
+    let kept = r#"(module (func (export "run") (param i32) (result i32)
+        (local.get 0) (if (local.get 0) (then (local.set 0 (i32.const 7)))) (local.get 0) (i32.add)))"#;
+    check(kept, &[Val::I32(3)], &[Val::I32(10)], 3 + 2 + 2);
+    let tee = r#"(module (func (export "run") (param i32) (result i32)
+        (i32.add (local.tee 0 (i32.add (local.get 0) (i32.const 1))) (i32.mul (local.get 0) (local.get 0)))))"#;
+    check(tee, &[Val::I32(3)], &[Val::I32(20)], 8);
+    let returned = r#"(module (func (export "run") (param i32 i32 i32) (result i32 i32 i32)
+        (br_if 0 (local.get 2) (local.get 1) (local.get 0) (local.get 0)) (drop) (drop) (drop) (i32.const 9) (i32.const 8) (i32.const 7)))"#;
+    check(returned, &[Val::I32(1), Val::I32(2), Val::I32(3)], &[Val::I32(3), Val::I32(2), Val::I32(1)], 5);
+    check(returned, &[Val::I32(0), Val::I32(2), Val::I32(3)], &[Val::I32(9), Val::I32(8), Val::I32(7)], 11);
+}
+
+#[test]
+fn branch_tables_carry_values() {
+    let table = r#"(module (func (export "run") (param i32) (result i32)
+        (block $a (result i32) (block $b (result i32) (block $c (result i32)
+            (br_table $a $b $c 0 (i32.const 5) (local.get 0))) (return (i32.add (i32.const 100)))) (i32.add (i32.const 10)))))"#;
+    check(table, &[Val::I32(0)], &[Val::I32(5)], 3);
+    check(table, &[Val::I32(1)], &[Val::I32(15)], 5);
+    check(table, &[Val::I32(2)], &[Val::I32(105)], 6);
+    check(table, &[Val::I32(77)], &[Val::I32(105)], 6);
+}
+
+#[test]
+fn tail_calls_keep_the_stack_flat() {
+    let even = r#"(module (type $t (func (param i32) (result i32))) (table funcref (elem $even $odd))
+        (func $even (export "run") (param i32) (result i32)
+            (if (i32.eqz (local.get 0)) (then (return (i32.const 1))))
+            (return_call $odd (i32.sub (local.get 0) (i32.const 1))))
+        (func $odd (param i32) (result i32)
+            (if (i32.eqz (local.get 0)) (then (return (i32.const 0))))
+            (return_call_indirect (type $t) (i32.sub (local.get 0) (i32.const 1)) (i32.const 0))))"#;
+    check(even, &[Val::I32(1_000_000)], &[Val::I32(1)], 500_000 * 7 + 500_000 * 8 + 5);
+}
+
+#[test]
+fn traps_count_the_operator_that_trapped() {
+    check_trap(r#"(module (func (export "run") (drop (i32.div_s (i32.const 1) (i32.const 0))) (drop (i32.const 1))))"#, TrapKind::IntegerDivisionByZero, 3);
+    check_trap(r#"(module (memory 1) (func (export "run") (drop (i32.load (i32.const 65533))) (drop (i32.const 1))))"#, TrapKind::MemoryOutOfBounds, 2);
+    check_trap(r#"(module (func (export "run") (if (i32.const 1) (then (unreachable))) (drop (i32.const 1))))"#, TrapKind::Unreachable, 3);
+    check_trap(r#"(module (func $f (export "run") (call $f)))"#, TrapKind::StackOverflow, 200_000);
+    check_trap(r#"(module (memory 1) (func (export "run") (memory.fill (i32.const 65530) (i32.const 0) (i32.const 9)) (nop) (drop (i32.const 0))))"#, TrapKind::MemoryOutOfBounds, 4);
+}
+
+#[test]
+fn bulk_operators_weigh_their_bytes() {
+    let fill = r#"(module (memory 1) (func (export "run") (memory.fill (i32.const 8) (i32.const 1) (i32.const 17))))"#;
+    check(fill, &[], &[], 4 + 3);
+}
+
+#[test]
+fn backtraces_name_functions_and_offsets() {
+    let text = r#"(module (func $inner (unreachable)) (func $outer (export "run") (nop) (call $inner) (nop)))"#;
+    let (Step::Trapped(trap), _) = run(text, "run", &[], false, &mut NoProbe) else { panic!("expected a trap") };
+    let frames: Vec<(&str, bool)> = trap.backtrace().iter().map(|f| (f.name.as_str(), f.offset > 0)).collect();
+    assert_eq!(frames, [("inner", true), ("outer", true)]);
+}
+
+#[test]
+fn fuel_stops_a_program() {
+    let engine = Engine::new(Config { fuel: true, ..Config::default() });
+    let module = Module::from_text(&engine, r#"(module (func (export "run") (loop (br 0))))"#).expect("valid");
+    let mut store = Store::new(&engine);
+    let instance = store.instantiate(&module, &[]).expect("no imports");
+    store.set_fuel(1000);
+    let Some(Extern::Func(func)) = store.export(instance, "run") else { panic!("no export") };
+    let Step::Trapped(trap) = store.start(&mut NoProbe, func, &[]).expect("runs") else { panic!("expected a trap") };
+    assert_eq!((trap.kind(), store.work(), store.fuel()), (TrapKind::OutOfFuel, 1000, Some(0)));
+}
