@@ -1,5 +1,6 @@
 //! A convenience above [`Step`]s: host functions as closures, imports found by name, calls that run to their end.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -8,7 +9,7 @@ use crate::execute::{HostCall, Step};
 use crate::module::{ExportItem, Module};
 use crate::probe::Probe;
 use crate::store::Store;
-use crate::trap::Trap;
+use crate::trap::{Trap, TrapKind};
 use crate::value::{Extern, FuncId, FuncType, InstanceId, Val};
 
 /// Names for what modules may import, and the host's functions behind them. A linker serves one store: it numbers the host
@@ -40,7 +41,12 @@ use crate::value::{Extern, FuncId, FuncType, InstanceId, Val};
 pub struct Linker {
     names: HashMap<(String, String), Definition>,
     hosts: Vec<Host>,
+    /// Host functions that run right now, one inside the other.
+    nesting: Cell<u32>,
 }
+
+/// How deep host functions may nest: each takes native stack, of which a test's thread has 2 MiB.
+const NESTING_MAX: u32 = 200;
 
 #[derive(Clone, Copy)]
 enum Definition {
@@ -222,9 +228,16 @@ impl Linker {
 
     fn serve<P: Probe>(&self, store: &mut Store, probe: &mut P, call: &HostCall) -> Result<Vec<Val>, HostError> {
         let host = self.hosts.get(call.import as usize);
-        let host = host.ok_or(Error::OutOfTurn("a host function was called that another linker defined; use one linker per store"))?;
+        let unknown = Error::OutOfTurn("a host function was called that another linker defined; use one linker per store");
+        let host = host.ok_or(unknown)?;
+        if self.nesting.get() == NESTING_MAX {
+            return Err(Trap::new(TrapKind::StackOverflow, Vec::new()).into());
+        }
         let mut run = Run { linker: self, store, probe };
-        let results = (host.run.clone())(&mut Caller { run: &mut run }, &call.args)?;
+        self.nesting.update(|depth| depth + 1);
+        let results = (host.run.clone())(&mut Caller { run: &mut run }, &call.args);
+        self.nesting.update(|depth| depth - 1);
+        let results = results?;
         check_values(|| format!("the caller of {}", host.name), host.ty.results(), &results)?;
         Ok(results)
     }

@@ -1,6 +1,6 @@
 //! Which WebAssembly the engine runs, and how it names what it does not.
 
-use wasmparser::{FuncToValidate, Operator, Parser, Payload, ValidPayload, Validator, ValidatorResources, WasmFeatures};
+use wasmparser::{FuncToValidate, Operator, Parser, Payload, TypeRef, ValidPayload, Validator, ValidatorResources, WasmFeatures};
 
 use crate::error::Error;
 
@@ -25,7 +25,6 @@ const REFUSED: &[(WasmFeatures, &str)] = &[
     (WasmFeatures::WIDE_ARITHMETIC, "wide arithmetic"),
     (WasmFeatures::STACK_SWITCHING, "stack switching"),
     (WasmFeatures::MEMORY_CONTROL, "memory control"),
-    (WasmFeatures::SHARED_EVERYTHING_THREADS, "shared-everything threads"),
     (WasmFeatures::CUSTOM_DESCRIPTORS, "custom descriptors"),
     (WasmFeatures::COMPACT_IMPORTS, "compact import sections"),
     (WasmFeatures::COMPONENT_MODEL, "the component model (this is a component, not a core module)"),
@@ -95,7 +94,26 @@ fn missing_features(bytes: &[u8], first: &wasmparser::Error) -> Option<Vec<&'sta
             }
         }
     }
+    // With this feature the decoder takes longer numbers everywhere, so it makes some broken modules look whole.
+    if needed.contains(WasmFeatures::MEMORY64) && !has_64_bit_indices(bytes) {
+        return None;
+    }
     Some(REFUSED.iter().filter(|(feature, _)| needed.intersects(*feature)).map(|(_, name)| *name).collect())
+}
+
+/// Whether a memory or a table has 64-bit indices.
+fn has_64_bit_indices(bytes: &[u8]) -> bool {
+    let import = |import: wasmparser::Import<'_>| match import.ty {
+        TypeRef::Memory(ty) => ty.memory64,
+        TypeRef::Table(ty) => ty.table64,
+        _ => false,
+    };
+    Parser::new(0).parse_all(bytes).map_while(Result::ok).any(|payload| match payload {
+        Payload::ImportSection(section) => section.into_imports().map_while(Result::ok).any(import),
+        Payload::MemorySection(section) => section.into_iter().map_while(Result::ok).any(|ty| ty.memory64),
+        Payload::TableSection(section) => section.into_iter().map_while(Result::ok).any(|table| table.ty.table64),
+        _ => false,
+    })
 }
 
 /// The name of the operator at a module offset, if that lies in a function's body.

@@ -1,0 +1,111 @@
+//! Values of scripts: arguments, and the patterns that results must match.
+
+use std::fmt::Write;
+
+use wast::core::{AbstractHeapType, HeapType, NanPattern, WastArgCore, WastRetCore};
+use wast::token::{F32, F64};
+use wast::{WastArg, WastRet};
+use worksp_engine::Val;
+
+/// An argument's value, or what cannot be passed.
+pub(super) fn argument(arg: &WastArg<'_>) -> Result<Val, String> {
+    let WastArg::Core(arg) = arg else {
+        return Err(format!("{arg:?} is no argument of core WebAssembly"));
+    };
+    match arg {
+        WastArgCore::I32(v) => Ok(Val::I32(*v)),
+        WastArgCore::I64(v) => Ok(Val::I64(*v)),
+        WastArgCore::F32(v) => Ok(Val::F32(v.bits)),
+        WastArgCore::F64(v) => Ok(Val::F64(v.bits)),
+        WastArgCore::RefExtern(number) => Ok(Val::ExternRef(Some(*number))),
+        WastArgCore::RefNull(HeapType::Abstract { ty: AbstractHeapType::Func, .. }) => Ok(Val::FuncRef(None)),
+        WastArgCore::RefNull(HeapType::Abstract { ty: AbstractHeapType::Extern, .. }) => Ok(Val::ExternRef(None)),
+        WastArgCore::RefNull(_) | WastArgCore::RefHost(_) | WastArgCore::V128(_) => {
+            Err(format!("{arg:?} has a type that the engine does not have"))
+        }
+    }
+}
+
+/// Whether all results match their patterns.
+pub(super) fn all_match(patterns: &[WastRet<'_>], values: &[Val]) -> bool {
+    patterns.len() == values.len() && patterns.iter().zip(values).all(|(pattern, value)| ret_matches(pattern, *value))
+}
+
+fn ret_matches(pattern: &WastRet<'_>, value: Val) -> bool {
+    matches!(pattern, WastRet::Core(pattern) if core_matches(pattern, value))
+}
+
+fn core_matches(pattern: &WastRetCore<'_>, value: Val) -> bool {
+    match (pattern, value) {
+        (WastRetCore::I32(expected), Val::I32(v)) => *expected == v,
+        (WastRetCore::I64(expected), Val::I64(v)) => *expected == v,
+        (WastRetCore::F32(expected), Val::F32(bits)) => match expected {
+            NanPattern::Value(F32 { bits: expected }) => *expected == bits,
+            NanPattern::CanonicalNan => bits & 0x7fff_ffff == 0x7fc0_0000,
+            NanPattern::ArithmeticNan => bits & 0x7fc0_0000 == 0x7fc0_0000,
+        },
+        (WastRetCore::F64(expected), Val::F64(bits)) => match expected {
+            NanPattern::Value(F64 { bits: expected }) => *expected == bits,
+            NanPattern::CanonicalNan => bits & (u64::MAX >> 1) == 0x7ff8 << 48,
+            NanPattern::ArithmeticNan => bits & (0x7ff8 << 48) == 0x7ff8 << 48,
+        },
+        (WastRetCore::RefNull(None), Val::FuncRef(None) | Val::ExternRef(None)) => true,
+        (WastRetCore::RefNull(Some(HeapType::Abstract { ty, .. })), Val::FuncRef(None)) => *ty == AbstractHeapType::Func,
+        (WastRetCore::RefNull(Some(HeapType::Abstract { ty, .. })), Val::ExternRef(None)) => {
+            *ty == AbstractHeapType::Extern
+        }
+        (WastRetCore::RefExtern(expected), Val::ExternRef(Some(number))) => expected.is_none_or(|e| e == number),
+        (WastRetCore::RefFunc(_), Val::FuncRef(Some(_))) => true,
+        (WastRetCore::Either(patterns), value) => patterns.iter().any(|pattern| core_matches(pattern, value)),
+        _ => false,
+    }
+}
+
+/// Results for messages.
+pub(super) fn show(values: &[Val]) -> String {
+    format!("[{}]", values.iter().map(Val::to_string).collect::<Vec<_>>().join(", "))
+}
+
+/// Patterns for messages.
+pub(super) fn show_patterns(patterns: &[WastRet<'_>]) -> String {
+    let mut text = String::from("[");
+    for (i, pattern) in patterns.iter().enumerate() {
+        let comma = if i > 0 { ", " } else { "" };
+        // Writing to a string cannot fail.
+        let _ = match pattern {
+            WastRet::Core(WastRetCore::I32(v)) => write!(text, "{comma}{}", Val::I32(*v)),
+            WastRet::Core(WastRetCore::I64(v)) => write!(text, "{comma}{}", Val::I64(*v)),
+            WastRet::Core(WastRetCore::F32(NanPattern::Value(v))) => write!(text, "{comma}{}", Val::F32(v.bits)),
+            WastRet::Core(WastRetCore::F64(NanPattern::Value(v))) => write!(text, "{comma}{}", Val::F64(v.bits)),
+            other => write!(text, "{comma}{other:?}"),
+        };
+    }
+    text + "]"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nan_patterns() {
+        let check32 = |pattern, bits, answer| {
+            assert_eq!(core_matches(&WastRetCore::F32(pattern), Val::F32(bits)), answer, "{pattern:?} on {bits:x}");
+        };
+        check32(NanPattern::CanonicalNan, 0x7fc0_0000, true);
+        check32(NanPattern::CanonicalNan, 0xffc0_0000, true);
+        check32(NanPattern::CanonicalNan, 0x7fc0_0001, false);
+        check32(NanPattern::ArithmeticNan, 0x7fc0_0001, true);
+        check32(NanPattern::ArithmeticNan, 0x7fa0_0000, false);
+        check32(NanPattern::ArithmeticNan, 0x7f80_0000, false);
+        check32(NanPattern::Value(F32 { bits: 0 }), 0x8000_0000, false);
+        let check64 = |pattern, bits, answer| {
+            assert_eq!(core_matches(&WastRetCore::F64(pattern), Val::F64(bits)), answer, "{pattern:?} on {bits:x}");
+        };
+        check64(NanPattern::CanonicalNan, 0xfff8 << 48, true);
+        check64(NanPattern::CanonicalNan, (0x7ff8 << 48) | 1, false);
+        check64(NanPattern::ArithmeticNan, (0x7ff8 << 48) | 1, true);
+        check64(NanPattern::ArithmeticNan, (0x7ff4 << 48) | 1, false);
+        check64(NanPattern::ArithmeticNan, 0x7ff0 << 48, false);
+    }
+}
