@@ -55,6 +55,8 @@ enum Task {
         #[arg(required = true)]
         files: Vec<std::path::PathBuf>,
     },
+    /// Everything that must pass before a change lands: set-up, fetch, tests, the small programs, summaries
+    Ci,
     /// Rewrite golden files and expected texts by running the tests; look at the difference before committing it
     Bless,
     /// A subject of known cost, for the suite `harness`
@@ -123,9 +125,19 @@ fn run(task: Task) -> Result<()> {
         Task::Bench { suite, cases, rounds } => bench::run(&suite, &cases, rounds),
         Task::Summarize { check } => bench::summarize(check),
         Task::Wast { files } => sh::loud(cargo(&["run", "--release", "--quiet", "-p", "worksp-differential", "--bin", "wast", "--"]).args(files)),
+        Task::Ci => ci(),
         Task::Bless => sh::loud(cargo(&["test", "--release", "--workspace"]).env("UPDATE_EXPECT", "1")),
         Task::Spin { count } => bench::spin(count),
     }
+}
+
+/// One profile for everything, so that the heavy dependencies are built once.
+fn ci() -> Result<()> {
+    let small: Vec<&Program> = worksp_fixtures::programs().iter().filter(|program| program.size == Size::Small).collect();
+    fetch::run(&small, &fetch::Options { other_compiler: false, bless: false, check_native: true })?;
+    sh::loud(&mut cargo(&["test", "--release", "--workspace"]))?;
+    e2e::run(&small)?;
+    bench::summarize(true)
 }
 
 fn cargo(args: &[&str]) -> Command {

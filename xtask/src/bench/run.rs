@@ -129,7 +129,7 @@ fn run_process(case: &Case, entry: &Entry, round: usize, place: usize, work: &Pa
     let ended = child.wait4()?;
     let wall_s = began.elapsed().as_secs_f64();
     ensure!(ended.status.success(), "`{line}` failed ({})", ended.status);
-    let report: Report = serde_json::from_str(printed.lines().last().unwrap_or_default()).with_context(|| format!("`{line}` printed no report as its last line"))?;
+    let report = read_report(entry.subject.binary, &printed, wall_s).with_context(|| format!("`{line}` printed no report"))?;
     ensure!(report.schema == REPORT_SCHEMA, "`{line}` printed a {:?}, not a {REPORT_SCHEMA:?}", report.schema);
     ensure!(!report.seconds.is_empty() && report.seconds.iter().all(|s| s.is_finite() && *s > 0.0), "`{line}` printed no positive times: {:?}", report.seconds);
     Ok(Sample {
@@ -146,6 +146,16 @@ fn run_process(case: &Case, entry: &Entry, round: usize, place: usize, work: &Pa
         digest: report.digest,
         work: report.work,
     })
+}
+
+/// A subject's own report is its last line; `worksp trace --json` prints a ladder.
+fn read_report(binary: Binary, printed: &str, wall_s: f64) -> Result<Report> {
+    if binary != Binary::Worksp {
+        return Ok(serde_json::from_str(printed.lines().last().unwrap_or_default())?);
+    }
+    let ladder: serde_json::Value = serde_json::from_str(printed)?;
+    let work = ladder["work"].as_u64().context("its JSON has no `work`")?;
+    Ok(Report { schema: REPORT_SCHEMA.to_owned(), seconds: vec![wall_s], digest: None, work: Some(work) })
 }
 
 /// Records a case's request once, and checks what it answers.
@@ -179,14 +189,15 @@ fn binary_path(binary: Binary) -> Result<PathBuf> {
     Ok(match binary {
         Binary::Xtask => this,
         Binary::Subject => this.with_file_name("subject"),
+        Binary::Worksp => this.with_file_name("worksp"),
     })
 }
 
 fn build_binaries(suite: &Suite) -> Result<()> {
-    if suite.subjects.iter().any(|subject| subject.binary == Binary::Subject) {
-        sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "-p", "worksp-differential", "--bin", "subject", "-p", "worksp", "--bin", "worksp"]))?;
+    if suite.subjects.iter().all(|subject| subject.binary == Binary::Xtask) {
+        return Ok(());
     }
-    Ok(())
+    sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "-p", "worksp-differential", "-p", "worksp", "--bins"]))
 }
 
 /// The middle value; the mean of the two middle ones when their number is even.

@@ -19,6 +19,8 @@ pub struct Subject {
 pub enum Binary {
     /// `worksp-differential`'s `subject`.
     Subject,
+    /// `worksp` itself, as a user runs it: the whole process is the time, its JSON has the work.
+    Worksp,
     /// `xtask` itself, for the harness's own check.
     Xtask,
 }
@@ -52,7 +54,7 @@ const fn native(name: &'static str, args: &'static [&'static str]) -> Subject {
 const SUITES: &[Suite] = &[
     Suite {
         name: "request",
-        about: "What observing a request costs: native Wasmtime, recording, and the engine plain, counting and tracing; wasmi replays the same recording.",
+        about: "What observing a request costs: native Wasmtime, recording, and the engine plain, counting and tracing; wasmi replays the same recording. `trace` is the whole command, from reading the recording to the printed ladder; the others are timed without compilation and set-up.",
         cases: &["cpython", "resvg", "quickjs"],
         recorded: true,
         subjects: &[
@@ -60,7 +62,7 @@ const SUITES: &[Suite] = &[
             native("record", &["record", "{module}", "-o", "{scratch}/again.wspr"]),
             subject("plain", &["plain", "{request}"]),
             subject("counting", &["counting", "{request}"]),
-            subject("trace", &["trace", "{request}"]),
+            Subject { name: "trace", binary: Binary::Worksp, args: &["trace", "{request}", "-o", "{scratch}/run.wspt", "--json"], record_options: false },
             subject("wasmi", &["wasmi", "{request}"]),
         ],
         ratios: &[("record", "native"), ("plain", "native"), ("counting", "native"), ("trace", "native"), ("wasmi", "native"), ("plain", "wasmi")],
