@@ -15,12 +15,12 @@ use std::ops::Range;
 
 use worksp_engine::probe::{NoProbe, Probe, TracePlan};
 use worksp_engine::{
-    Config, Engine, Error, Extern, ExternType, FuncId, FuncType, GlobalType, InstanceId, InstantiateError, MemoryType, Module,
-    Step, Store, TableType, Trap, TrapKind, Val, ValType,
+    Config, Engine, Extern, ExternType, FuncId, GlobalType, InstanceId, InstantiateError, MemoryType, Module,
+    Step, Store, TableType, TrapKind, Val, ValType,
 };
 
 use crate::recording::{
-    Bits, Contents, End, Event, Events, Exit, ImportType, MemoryState, OutputState, Recording, RecordingError, Target, TrapCode,
+    Bits, Contents, End, Event, Events, Exit, ImportType, MemoryState, OutputState, Recording, Target, TrapCode,
     ValueType, read_hash,
 };
 
@@ -58,7 +58,6 @@ pub struct Replay<'a> {
 }
 
 /// What a replay that agreed with its recording came to.
-#[derive(Debug)]
 pub struct Replayed {
     /// The store as it is at the end, with its site table.
     pub store: Store,
@@ -74,6 +73,12 @@ pub struct Replayed {
     pub stdout: OutputState,
     /// What the guest handed to standard error.
     pub stderr: OutputState,
+}
+
+impl std::fmt::Debug for Replayed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replayed").field("exit", &self.exit).field("work", &self.work).finish_non_exhaustive()
+    }
 }
 
 /// How far a replay has come.
@@ -275,7 +280,7 @@ impl<P: Probe + HostObserver> Driver<'_, P> {
                     other => {
                         let found = other.map_or("nothing".to_string(), |value| value.to_string());
                         let what = format!("element {index} of table {table}, which the host calls");
-                        Err(self.diverged(what, "a function", &found))
+                        Err(self.diverged(what, &"a function", &found))
                     }
                 }
             }
@@ -474,7 +479,7 @@ impl<P: Probe + HostObserver> Driver<'_, P> {
         self.number += 1;
         match self.events.next() {
             Some(event) => Ok(event?),
-            None => Err(self.diverged("what the guest did next".to_string(), "the end of the recording", found)),
+            None => Err(self.diverged("what the guest did next".to_string(), &"the end of the recording", &found)),
         }
     }
 

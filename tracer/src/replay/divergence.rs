@@ -97,7 +97,7 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Exit::Returned(results) if results.is_empty() => f.write_str("a return"),
-            Exit::Returned(results) => write!(f, "a return of {results:#x?}"),
+            Exit::Returned(results) => write!(f, "a return of {results:x?}"),
             Exit::Status(status) => write!(f, "exit with status {status}"),
             Exit::Trapped { message, .. } => write!(f, "a trap: {message}"),
         }
