@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn regions_follow_from_the_facts() {
-        use EdgeClass::*;
+        use EdgeClass::{Heap, Stack, Static};
         let facts = |sp, data_end, data| LayoutFacts { sp, data_end, heap_base: None, data };
         check(facts(Some((0, 1024)), Some(2048), None), &[(0, Stack), (1023, Stack), (1024, Static), (2047, Static), (2048, Heap)]);
         check(facts(Some((0, 9000)), Some(2048), None), &[(0, Static), (2047, Static), (2048, Stack), (8999, Stack), (9000, Heap)]);

@@ -12,21 +12,23 @@ pub mod recording;
 pub mod replay;
 
 pub mod edge;
-pub mod layout;
 pub mod trace;
+pub mod trace_file;
+
+pub mod allocator;
+pub mod layout;
+pub mod profile;
+pub mod tracer;
+pub mod units;
 
 mod activation;
-pub mod allocator;
 mod cell;
 mod segments;
 mod sets;
 mod shadow;
 mod stack;
-pub mod tracer;
-pub mod units;
-
-pub mod profile;
 
 pub use cell::Granule;
 pub use trace::{Sink, Trace};
+pub use trace_file::{TraceFileError, TraceWriter};
 pub use tracer::{Tracer, TracerOptions};

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 use worksp_engine::Module;
 use worksp_engine::probe::{LoopRef, Probe, SiteId, TracePlan};
 
+use crate::replay::HostObserver;
 use crate::trace::Boundary;
 use crate::units::{UnitSpec, Units};
 
@@ -164,6 +165,8 @@ impl Profile {
         Some(stat)
     }
 }
+
+impl HostObserver for Profile {}
 
 impl Probe for Profile {
     fn enter(&mut self, func: u32, _args: &[u64], work: u64) {

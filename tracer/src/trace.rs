@@ -5,7 +5,9 @@
 //! edges  [into 0][into 1][into 2]…      sorted by (from, kind, class) within a node, each (from, to, kind, class) once
 //! ```
 
+use sha2::{Digest, Sha256};
 use worksp_engine::probe::Site;
+use worksp_engine::{ExternType, Module};
 
 use crate::edge::{EdgeClass, EdgeKind};
 
@@ -151,6 +153,17 @@ pub struct TraceInfo {
 }
 
 impl TraceInfo {
+    /// Adds what a module says about itself: hash and names. `name` is used when it does not name itself.
+    pub fn describe(&mut self, module: &Module, name: &str) {
+        self.module = module.name().unwrap_or(name).to_owned();
+        self.sha256 = Sha256::digest(module.bytes()).into();
+        self.functions = (0..module.func_count()).map(|func| module.func_name(func)).collect();
+        let globals = (0..module.global_count()).filter_map(|g| module.global_name(g).map(|name| (g, name.to_owned())));
+        self.globals = globals.collect();
+        let funcs = module.imports().iter().filter(|i| matches!(i.ty, ExternType::Func(_)));
+        self.imports = funcs.map(|i| format!("{}.{}", i.module, i.name)).collect();
+    }
+
     /// `function+0xoffset` of a site number, or `None` for 0.
     pub fn site_name(&self, site: u32) -> Option<String> {
         let site = self.sites.get((site as usize).checked_sub(1)?)?;

@@ -13,13 +13,15 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use worksp_engine::Module;
-use worksp_engine::probe::{LocalRole, LoopRef, Probe, Rmw, SiteId, Slot};
+use worksp_engine::probe::{LocalRole, LoopRef, Probe, Rmw, Site, SiteId, Slot};
 
 use crate::activation::{Activation, Values};
 use crate::allocator::{Allocator, EntryPoints, LifeChange};
 use crate::cell::{Cell, DeltaKey, Granule, IN_ALLOCATOR, OUTPUT};
 use crate::edge::{EdgeClass, EdgeKind};
 use crate::layout::{Layout, LayoutFacts};
+use crate::recording::Effect;
+use crate::replay::HostObserver;
 use crate::segments::{Access, Segments};
 use crate::shadow::{CELL, Shadow, read_single, write_single};
 use crate::stack::Frames;
@@ -51,6 +53,12 @@ impl TracerOptions {
             entry_points: EntryPoints::of_module(module, &[]),
             outputs: vec![false; module.imported_func_count() as usize],
         }
+    }
+
+    /// The same with the effects of the imported functions, in order.
+    pub fn with_effects(mut self, effects: impl IntoIterator<Item = Effect>) -> TracerOptions {
+        self.outputs = effects.into_iter().map(|effect| effect == Effect::Append).collect();
+        self
     }
 }
 
@@ -123,6 +131,7 @@ pub struct Tracer<S> {
     sp_at_start: u64,
     frames: Frames,
     freed_violation: Option<Witness>,
+    sites: Vec<Site>,
     work: u64,
 }
 
@@ -158,11 +167,13 @@ impl<S: Sink> Tracer<S> {
             sp_at_start: sp,
             frames: Frames::new(sp),
             freed_violation: None,
+            sites: Vec::new(),
             work: 0,
         }
     }
 
-    /// Ends the trace: the sink, and what is known besides nodes and edges (the caller adds names, sites and the entry).
+    /// Ends the trace: the sink, and what is known besides nodes and edges (the caller adds names and the entry, see
+    /// [`TraceInfo::describe`]).
     pub fn finish(mut self) -> (S, TraceInfo) {
         self.flush_pending();
         let mut graph = self.graph;
@@ -184,6 +195,7 @@ impl<S: Sink> Tracer<S> {
                 delta: Check::Unchecked,
             },
             boundaries: self.units.boundaries().to_vec(),
+            sites: self.sites,
             ..TraceInfo::default()
         };
         (graph.finish(self.work), info)
@@ -404,34 +416,6 @@ impl<S: Sink> Tracer<S> {
         let flags = if self.is_output(call.import) { OUTPUT } else { 0 };
         self.graph.is_open().then_some((SiteId(call.site), flags))
     }
-
-    /// The pending host call read guest memory; between entries, the embedder did.
-    pub fn host_read(&mut self, mem: u32, range: Range<u64>) {
-        if let Some((site, flags)) = self.host_access() {
-            self.read_memory(site, mem, range, Some(flags));
-        }
-    }
-
-    /// The pending host call wrote guest memory; between entries, the embedder did, which belongs to no segment.
-    pub fn host_write(&mut self, mem: u32, range: Range<u64>) {
-        match self.host_access() {
-            Some((site, flags)) => {
-                self.flush_written(mem, &range, true);
-                self.write_memory(site, mem, range, Some(flags));
-            }
-            None => shadow_of(&mut self.memories, mem).forget(&mut self.graph, range),
-        }
-    }
-
-    /// The pending host call grew a memory.
-    pub fn host_grow(&mut self, mem: u32, _previous: u64, _delta: u64) {
-        if let Some((site, flags)) = self.host_access() {
-            let to = Access { flags, ..self.access(site, EdgeClass::Growth, mem) };
-            let cell = cell_of(&mut self.memory_sizes, mem);
-            read_single(cell, &mut self.graph, &to);
-            write_single(cell, &mut self.graph, &to);
-        }
-    }
 }
 
 /// What an access to memory looks up.
@@ -498,7 +482,61 @@ fn element_range(range: Range<u64>) -> Range<u64> {
     range.start.saturating_mul(CELL)..range.end.saturating_mul(CELL)
 }
 
+impl<S: Sink> HostObserver for Tracer<S> {
+    fn host_read(&mut self, mem: u32, range: Range<u64>) {
+        if let Some((site, flags)) = self.host_access() {
+            self.read_memory(site, mem, range, Some(flags));
+        }
+    }
+
+    fn host_write(&mut self, mem: u32, range: Range<u64>) {
+        match self.host_access() {
+            Some((site, flags)) => {
+                self.flush_written(mem, &range, true);
+                self.write_memory(site, mem, range, Some(flags));
+            }
+            // Between entries the embedder writes, and it belongs to no segment.
+            None => shadow_of(&mut self.memories, mem).forget(&mut self.graph, range),
+        }
+    }
+
+    fn host_grow(&mut self, mem: u32, _previous: u64, _delta: u64) {
+        if let Some((site, flags)) = self.host_access() {
+            let to = Access { flags, ..self.access(site, EdgeClass::Growth, mem) };
+            let cell = cell_of(&mut self.memory_sizes, mem);
+            read_single(cell, &mut self.graph, &to);
+            write_single(cell, &mut self.graph, &to);
+        }
+    }
+
+    fn host_table_write(&mut self, table: u32, range: Range<u64>) {
+        match self.host_access() {
+            Some((site, flags)) => self.write_table(site, table, range, Some(flags)),
+            None => shadow_of(&mut self.tables, table).forget(&mut self.graph, element_range(range)),
+        }
+    }
+
+    fn host_global_set(&mut self, global: u32, value: u64) {
+        if let Some((site, flags)) = self.host_access() {
+            return self.write_global(site, global, value, Some(flags));
+        }
+        cell_of(&mut self.globals, global).forget(u8::MAX);
+        if self.layout.sp_global() == Some(global) {
+            self.sp = value;
+        }
+    }
+}
+
 impl<S: Sink> Probe for Tracer<S> {
+    fn site_made(&mut self, id: SiteId, site: Site) {
+        let index = (id.0 as usize).saturating_sub(1);
+        if self.sites.len() <= index {
+            self.sites.resize(index + 1, Site { func: 0, offset: 0 });
+        }
+        self.sites[index] = site;
+        self.units.learn_site(id, site);
+    }
+
     #[inline(always)]
     fn load(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
         if !self.allocator.is_inside()
@@ -565,14 +603,7 @@ impl<S: Sink> Probe for Tracer<S> {
 
     #[inline]
     fn global_set(&mut self, site: SiteId, global: u32, value: u64) {
-        let is_sp = self.layout.sp_global() == Some(global);
-        let to = self.access(site, if is_sp { EdgeClass::Sp } else { EdgeClass::Global }, global);
-        write_single(cell_of(&mut self.globals, global), &mut self.graph, &to);
-        if is_sp {
-            self.sp = value;
-            self.layout.sp_set(value);
-            self.frames.sp_set(value, self.graph.current());
-        }
+        self.write_global(site, global, value, None);
     }
 
     fn table_read(&mut self, site: SiteId, table: u32, range: Range<u64>) {
@@ -586,13 +617,7 @@ impl<S: Sink> Probe for Tracer<S> {
     }
 
     fn table_write(&mut self, site: SiteId, table: u32, range: Range<u64>) {
-        let to = self.access(site, EdgeClass::Table, 0);
-        let shadow = shadow_of(&mut self.tables, table);
-        shadow.write(&mut self.graph, Granule::Eight, element_range(range), |cell, _| Access {
-            object: (cell / CELL) as u32,
-            place: table as u16,
-            ..to
-        });
+        self.write_table(site, table, range, None);
     }
 
     fn table_grow(&mut self, site: SiteId, table: u32, delta: Option<u64>, previous: Option<u64>) {
@@ -765,6 +790,28 @@ impl<S: Sink> Tracer<S> {
         }
         self.flush_written(mem, &range, true);
         self.write_memory(site, mem, range, None);
+    }
+
+    fn write_global(&mut self, site: SiteId, global: u32, value: u64, flags: Option<u8>) {
+        let is_sp = self.layout.sp_global() == Some(global);
+        let to = self.access(site, if is_sp { EdgeClass::Sp } else { EdgeClass::Global }, global);
+        let to = Access { flags: flags.unwrap_or(to.flags), ..to };
+        write_single(cell_of(&mut self.globals, global), &mut self.graph, &to);
+        if is_sp {
+            self.sp = value;
+            self.layout.sp_set(value);
+            self.frames.sp_set(value, self.graph.current());
+        }
+    }
+
+    fn write_table(&mut self, site: SiteId, table: u32, range: Range<u64>, flags: Option<u8>) {
+        let to = self.access(site, EdgeClass::Table, 0);
+        let to = Access { flags: flags.unwrap_or(to.flags), place: table as u16, ..to };
+        let shadow = shadow_of(&mut self.tables, table);
+        shadow.write(&mut self.graph, Granule::Eight, element_range(range), |cell, _| Access {
+            object: (cell / CELL) as u32,
+            ..to
+        });
     }
 
     /// Closes this activation's loop units from the innermost up to `this`, if it is open.

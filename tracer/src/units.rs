@@ -10,7 +10,7 @@
 
 use rustc_hash::FxHashMap;
 use wasmparser::{FunctionBody, Operator};
-use worksp_engine::probe::{LoopRef, Site, SiteId, SiteTable, TracePlan};
+use worksp_engine::probe::{LoopRef, Site, SiteId, TracePlan};
 use worksp_engine::{ExportItem, Module};
 
 use crate::trace::Boundary;
@@ -187,14 +187,7 @@ impl Units {
         plan
     }
 
-    /// Tells which sites of the traced code are boundaries.
-    pub fn learn_sites(&mut self, sites: &SiteTable) {
-        for (id, site) in sites.iter().skip(self.by_site.len().saturating_sub(1)) {
-            self.learn_site(id, site);
-        }
-    }
-
-    /// Likewise for one site.
+    /// Tells which number a place has in traced code, in case it is a boundary.
     pub fn learn_site(&mut self, id: SiteId, site: Site) {
         let Some(boundary) = self.sites.get(&(site.func, site.offset)) else { return };
         let id = id.0 as usize;
@@ -268,7 +261,7 @@ impl Names {
             .iter()
             .filter(|(name, _)| name.len().abs_diff(word.len()) <= 8 || name.contains(word))
             .map(|(name, _)| (distance(word, name), name))
-            .filter(|(d, name)| *d <= 3.max(word.len() / 2) || name.contains(word))
+            .filter(|(d, name)| *d <= 2.max(word.len() / 3) || name.contains(word))
             .collect();
         scored.sort();
         scored.dedup();
@@ -424,10 +417,10 @@ mod tests {
         check("task", Err("`task` is no unit: write func:NAME, site:NAME+OFFSET or loop:NAME#N"));
         check("loop:task", Err("`loop:task` is no unit: write func:NAME, site:NAME+OFFSET or loop:NAME#N"));
         check("func:", Err("`func:` is no unit: write func:NAME, site:NAME+OFFSET or loop:NAME#N"));
-        check("func:tusk", Err("`func:tusk` matches no function of this module; close names are task, leaf, run"));
-        check("func:import", Err("`func:import` matches no function of this module; close names are run"));
+        check("func:tusk", Err("`func:tusk` matches no function of this module; close names are task"));
+        check("func:import", Err("`func:import` matches no function of this module"));
         check("loop:leaf#0", Err("`loop:leaf#0` matches no loop: leaf has 0 (they are numbered from 0)"));
-        check("func:func[0]", Err("`func:func[0]` matches no function of this module; close names are func[3]"));
+        check("func:func[0]", Err("`func:func[0]` matches no function of this module"));
     }
 
     #[test]

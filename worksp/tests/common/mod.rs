@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use worksp_engine::{Config, Engine, Extern, ExternType, Module, Step, Store, Val};
+use worksp_tracer::replay::HostObserver;
 use worksp_tracer::units::{UnitSpec, Units};
 use worksp_tracer::{Granule, Trace, Tracer, TracerOptions};
 
@@ -61,8 +62,9 @@ pub fn trace(run: &Run<'_>) -> Trace {
     let work = store.work();
     let (mut trace, info) = tracer.finish();
     assert_eq!(info.work, work, "the tracer saw all work");
+    let made: Vec<_> = store.sites().iter().map(|(_, site)| site).collect();
+    assert_eq!(info.sites, made, "the tracer saw all sites");
     trace.info = info;
-    trace.info.sites = store.sites().iter().map(|(_, site)| site).collect();
-    trace.info.functions = (0..module.func_count()).map(|f| module.func_name(f)).collect();
+    trace.info.describe(&module, "test");
     trace
 }
