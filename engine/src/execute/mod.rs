@@ -397,12 +397,12 @@ impl Store {
                 return (*cx.store).finish(probe, &cx, TRAP);
             }
             let mut acc = 0;
-            let mut refilled_at = None;
+            let (mut refilled_at, mut more) = (None, every);
             loop {
                 exit = dispatch(&mut cx, ip, sp, mem, acc);
                 if exit == TRAP && cx.trap == Some(TrapKind::OutOfFuel) && reserve > 0 {
-                    // An operator that one slice is too small for gets all there is.
-                    let more = if refilled_at == Some(cx.work()) { reserve } else { every.min(reserve) };
+                    // What one slice is too small for gets twice as much, until it is enough.
+                    more = if refilled_at == Some(cx.work()) { more.saturating_mul(2) } else { every }.min(reserve);
                     refilled_at = Some(cx.work());
                     reserve -= more;
                     (cx.fuel, cx.fuel_base, cx.trap) = (cx.fuel + more, cx.fuel_base + more, None);
