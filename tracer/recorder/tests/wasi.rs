@@ -104,7 +104,7 @@ fn bad_pointers_and_bad_statuses_trap() {
         let Exit::Trapped { code: TrapCode::Host, message } = &done.summary.exit else { panic!("{:?}", done.summary.exit) };
         assert!(message.contains(text), "{message}");
         assert!(done.summary.trap.is_some());
-        assert_eq!(done.summary.exit.status(), 134);
+        assert_eq!(done.summary.exit.status(), 1);
     };
     check("(call $print (i32.const 100000000) (i32.const 6))", "fd_write: ");
     check("(drop (call $fd_write (i32.const 1) (i32.const -4) (i32.const 1) (i32.const 16)))", "fd_write: ");
@@ -139,4 +139,54 @@ fn the_old_interface_and_wrong_types_are_refused() {
     let error = command(wrong).error();
     assert!(error.contains("fd_close: function [i64] -> [i32] (there is one of another type: function [i32] -> [i32])"), "{error}");
     assert!(error.contains("fd_clsoe: function [i32] -> [i32]"), "{error}");
+}
+
+/// Reads standard input and writes it to standard output and error.
+const ECHO: &str = r#"(module
+    (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+    (memory (export "memory") 1)
+    (func (export "_start")
+        (loop $more
+            (i32.store (i32.const 0) (i32.const 100)) (i32.store (i32.const 4) (i32.const 5))
+            (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 4)))
+            (if (i32.load (i32.const 4)) (then
+                (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))
+                (drop (call $write (i32.const 2) (i32.const 0) (i32.const 1) (i32.const 8)))
+                (br $more))))))"#;
+
+/// Runs only as the child of the next test, whose streams it uses.
+#[test]
+#[ignore = "the next test runs it as a child process"]
+fn child_with_inherited_streams() {
+    let options = RecordOptions { stdin: Stdin::Inherit, ..RecordOptions::default() };
+    let path = std::env::temp_dir().join(format!("worksp-inherit-{}.wspr", std::process::id()));
+    let summary = worksp_recorder::record(ECHO.as_bytes(), &options, &path).unwrap();
+    let recording = worksp_tracer::recording::Recording::open(&path).unwrap();
+    let replayed = common::replay(&recording).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!((summary.stdout.as_slice(), replayed.stdout.kept.as_slice()), (&b"typed input\n"[..], &b"typed input\n"[..]));
+}
+
+#[test]
+fn streams_are_inherited() {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_with_inherited_streams", "--ignored", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // In two parts, so that the program waits for the second.
+    stdin.write_all(b"typed ").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    stdin.write_all(b"input\n").unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    assert!(stdout.contains("typed input") && stderr.contains("typed input"), "{stdout}\n{stderr}");
 }
