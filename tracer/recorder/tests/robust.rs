@@ -174,3 +174,12 @@ fn spoil(event: &mut Event, noise: u64) {
         Event::GlobalSet { global, .. } => *global = noise as u32,
     }
 }
+
+/// Writes the fixture that pins version 1 of the format (tracer/tests/versions.rs reads it). It was run once; a new version of
+/// the format gets a new file, and this one stays.
+#[test]
+#[ignore = "writes a committed file"]
+fn write_the_version_fixture() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/version-1.wspr");
+    hosted().recorder.record(&path).unwrap();
+}
