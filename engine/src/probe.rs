@@ -49,7 +49,13 @@ impl SiteTable {
 
     /// Every place with its id, in order.
     pub fn iter(&self) -> impl Iterator<Item = (SiteId, Site)> + '_ {
-        self.sites.iter().enumerate().map(|(i, s)| (SiteId(i as u32 + 1), *s))
+        self.since(0)
+    }
+
+    /// The places that were added after the first `known` ones.
+    pub fn since(&self, known: usize) -> impl Iterator<Item = (SiteId, Site)> + '_ {
+        let new = self.sites.get(known..).unwrap_or(&[]);
+        new.iter().zip(known as u32 + 1..).map(|(site, id)| (SiteId(id), *site))
     }
 
     /// The number of places.
@@ -130,6 +136,9 @@ pub type Slot = u32;
 pub trait Probe {
     /// Whether code for this probe is the traced translation. `false` compiles every hook away.
     const TRACED: bool = true;
+
+    /// Translation handed out a site. Reported before any event that names it.
+    fn site_made(&mut self, id: SiteId, site: Site) {}
 
     // --- linear memory -----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@
 //! compared. The first difference ends the replay with a [`Divergence`].
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use worksp_engine::probe::{NoProbe, Probe, TracePlan};
 use worksp_engine::{
@@ -51,10 +52,19 @@ pub trait HostObserver {
 impl HostObserver for NoProbe {}
 
 /// A recording that is ready to be replayed, any number of times.
-#[derive(Debug)]
 pub struct Replay<'a> {
     recording: &'a Recording,
     module: Module,
+    meter: Option<(u64, Meter)>,
+}
+
+/// Is told the work done so far.
+pub type Meter = Arc<dyn Fn(u64) + Send + Sync>;
+
+impl std::fmt::Debug for Replay<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replay").field("recording", &self.recording).finish_non_exhaustive()
+    }
 }
 
 /// What a replay that agreed with its recording came to.
@@ -105,7 +115,12 @@ impl<'a> Replay<'a> {
         config.limits.memory_bytes_max = header.memory_bytes_max;
         config.limits.table_elements_max = header.table_elements_max;
         let module = Module::new(&Engine::new(config), recording.module()?).map_err(ReplayError::Engine)?;
-        Ok(Replay { recording, module })
+        Ok(Replay { recording, module, meter: None })
+    }
+
+    /// Has `tell` called about every `every` units of work, in runs that count it.
+    pub fn on_work(&mut self, every: u64, tell: Meter) {
+        self.meter = Some((every, tell));
     }
 
     /// The recorded module.
@@ -139,6 +154,9 @@ impl<'a> Replay<'a> {
             }
         };
         store.set_trace_plan(instance, plan);
+        if let Some((every, tell)) = &self.meter {
+            store.on_work(*every, tell.clone());
+        }
         let mut driver = Driver {
             recording: self.recording,
             events: self.recording.events(),
