@@ -160,6 +160,7 @@ pub(super) fn take_fuel(cx: &mut Cx, amount: i64) -> bool {
 ///
 /// # Safety
 /// As for the handler: `ip` and `sp` point at the instruction and its frame, and no reference into the store is held.
+#[inline(never)]
 unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp) -> Result<(), TrapKind> {
     // SAFETY: the caller's promise.
     unsafe {
