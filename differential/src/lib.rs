@@ -16,5 +16,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod subject;
 pub mod suites;
 pub mod wast;

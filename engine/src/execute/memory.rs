@@ -146,11 +146,12 @@ fn bulk_fuel(bytes: u64) -> i64 {
 }
 
 /// Takes a bulk operator's extra fuel; `false` when there is not enough.
-pub(super) fn take_fuel(cx: &mut Cx, amount: i64) -> bool {
+pub(super) fn take_fuel(cx: &mut Cx, amount: i64, acc: u64) -> bool {
     if !cx.counted {
         return true;
     }
     if cx.fuel < amount {
+        cx.exit_acc = acc;
         return false;
     }
     cx.fuel -= amount;
@@ -162,7 +163,7 @@ pub(super) fn take_fuel(cx: &mut Cx, amount: i64) -> bool {
 /// # Safety
 /// As for the handler: `ip` and `sp` point at the instruction and its frame, and no reference into the store is held.
 #[inline(never)]
-unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp) -> Result<(), TrapKind> {
+unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), TrapKind> {
     // SAFETY: the caller's promise.
     unsafe {
         let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
@@ -178,7 +179,7 @@ unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp) -> Result<(), TrapKind> {
         if !in_bounds(from, len, data.len()) || !in_bounds(to, len, bytes.len()) {
             return Err(TrapKind::MemoryOutOfBounds);
         }
-        if !take_fuel(cx, bulk_fuel(len)) {
+        if !take_fuel(cx, bulk_fuel(len), acc) {
             return Err(TrapKind::OutOfFuel);
         }
         if P::TRACED {
@@ -270,7 +271,7 @@ handlers! {
         if !in_bounds(from, len, memories[from_id.index()].len) || !in_bounds(to, len, memories[to_id.index()].len) {
             trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
         }
-        if !take_fuel(cx, bulk_fuel(len)) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if !take_fuel(cx, bulk_fuel(len), acc) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
         if P::TRACED && len > 0 {
             probe::<P>(cx).bulk_read(SiteId(field!(ip, 5)), from_index, from..from + len);
             probe::<P>(cx).bulk_write(SiteId(field!(ip, 5)), to_index, to..to + len);
@@ -286,14 +287,14 @@ handlers! {
         let memory = field!(ip, 3);
         let bytes = the_store(cx).memories[memory_id(cx, memory).index()].bytes_mut();
         if !in_bounds(to, len, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
-        if !take_fuel(cx, bulk_fuel(len)) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if !take_fuel(cx, bulk_fuel(len), acc) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
         if P::TRACED && len > 0 { probe::<P>(cx).bulk_write(SiteId(field!(ip, 4)), memory, to..to + len); }
         bytes[to as usize..(to + len) as usize].fill(value as u8);
         next!(cx, ip.add(32), sp, mem, acc)
     }
     /// `to from len memory segment site`
     memory_init(cx, ip, sp, mem, acc) {
-        if let Err(kind) = init::<P>(cx, ip, sp) { trap!(cx, ip, sp, kind) }
+        if let Err(kind) = init::<P>(cx, ip, sp, acc) { trap!(cx, ip, sp, kind) }
         next!(cx, ip.add(32), sp, mem, acc)
     }
     /// `segment site`

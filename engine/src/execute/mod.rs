@@ -79,6 +79,13 @@ pub(crate) struct State {
     tables: Vec<(ProbeKey, Arc<[Handler]>)>,
     plans: FxHashMap<u32, Arc<TracePlan>>,
     sites: SiteTable,
+    meter: Option<Meter>,
+}
+
+/// Who is told how far counted runs have come.
+struct Meter {
+    every: i64,
+    tell: Arc<dyn Fn(u64) + Send + Sync>,
 }
 
 /// The value stack: reserved once, never moves.
@@ -146,6 +153,7 @@ impl Default for State {
             tables: Vec::new(),
             plans: FxHashMap::default(),
             sites: SiteTable::default(),
+            meter: None,
         }
     }
 }
@@ -204,6 +212,11 @@ impl Store {
     /// The sites that traced runs have reported so far.
     pub fn sites(&self) -> &SiteTable {
         &self.exec.sites
+    }
+
+    /// Has `tell` called with the work so far about every `every` units of work, in runs that count it.
+    pub fn on_work(&mut self, every: u64, tell: Arc<dyn Fn(u64) + Send + Sync>) {
+        self.exec.meter = Some(Meter { every: i64::try_from(every.max(1)).unwrap_or(UNLIMITED), tell });
     }
 
     /// Operators executed so far, weighted; counted in traced runs and where the engine's `fuel` is on, else 0.
@@ -330,7 +343,12 @@ impl Store {
     /// Runs until something happens that this store cannot settle by itself.
     fn run<P: Probe>(&mut self, probe: &mut P, instance: u32, from: From, sp: usize) -> Step {
         let handlers = self.select_code::<P>();
+        let counted = P::TRACED || self.engine.config().fuel;
         let exec = &mut self.exec;
+        let (work, every) = (exec.fuel_base - exec.fuel, exec.meter.as_ref().map_or(UNLIMITED, |m| m.every));
+        // Fuel is handed out in slices, so that somebody can be told between two of them how far the run is.
+        let slice = if counted { exec.fuel.min(every) } else { exec.fuel };
+        let mut reserve = exec.fuel - slice;
         let stack = exec.stack.as_ref().expect("prepared");
         let (stack_base, stack_bytes) = (stack.base.as_ptr(), stack.bytes);
         let frames = exec.frames.as_mut_ptr();
@@ -342,16 +360,17 @@ impl Store {
             frames_end,
             stack_end,
             mem_len: 0,
-            fuel: exec.fuel,
+            fuel: slice,
             entries: std::ptr::null(),
             globals: std::ptr::null(),
             instance,
-            counted: P::TRACED || self.engine.config().fuel,
+            counted,
             trap: None,
             probe: std::ptr::from_mut(probe).cast(),
             funcs: self.funcs.as_ptr(),
             store: std::ptr::from_mut(self),
-            fuel_base: self.exec.fuel_base,
+            fuel_base: slice + work,
+            exit_acc: 0,
             exit_ip: std::ptr::null(),
             exit_sp: sp,
             host: HostExit::default(),
@@ -378,8 +397,21 @@ impl Store {
                 cx.exit_ip = ip;
                 return (*cx.store).finish(probe, &cx, TRAP);
             }
+            let mut acc = 0;
+            let (mut refilled_at, mut more) = (None, every);
             loop {
-                exit = dispatch(&mut cx, ip, sp, mem);
+                exit = dispatch(&mut cx, ip, sp, mem, acc);
+                if exit == TRAP && cx.trap == Some(TrapKind::OutOfFuel) && reserve > 0 {
+                    // What one slice is too small for gets twice as much, until it is enough.
+                    more = if refilled_at == Some(cx.work()) { more.saturating_mul(2) } else { every }.min(reserve);
+                    refilled_at = Some(cx.work());
+                    reserve -= more;
+                    (cx.fuel, cx.fuel_base, cx.trap) = (cx.fuel + more, cx.fuel_base + more, None);
+                    (ip, sp, acc) = (cx.exit_ip, cx.exit_sp, cx.exit_acc);
+                    mem = (*cx.store).next_slice(&mut cx);
+                    continue;
+                }
+                acc = 0;
                 if exit != TRANSLATE {
                     break;
                 }
@@ -411,9 +443,17 @@ impl Store {
         }
     }
 
+    /// Between two slices of fuel: tells the meter, and gives the running instance's memory again.
+    fn next_slice(&mut self, cx: &mut Cx) -> *mut u8 {
+        if let Some(meter) = &self.exec.meter {
+            (meter.tell)(cx.work());
+        }
+        self.enter_instance(cx, cx.instance)
+    }
+
     /// Writes the context's state back and turns an exit into a step.
     fn finish<P: Probe>(&mut self, probe: &mut P, cx: &Cx, exit: u64) -> Step {
-        self.exec.fuel = cx.fuel;
+        self.exec.fuel = self.exec.fuel_base - cx.work() as i64;
         // SAFETY: both point into the frame buffer.
         self.exec.depth = unsafe { cx.frames.offset_from(self.exec.frames.as_ptr()) } as usize;
         let stack_base = self.exec.stack.as_ref().expect("prepared").base.as_ptr();
@@ -585,17 +625,17 @@ impl Store {
 
 /// Runs handlers until one leaves.
 #[inline(never)]
-unsafe fn dispatch(cx: &mut Cx, ip: Ip, sp: Sp, mem: *mut u8) -> u64 {
+unsafe fn dispatch(cx: &mut Cx, ip: Ip, sp: Sp, mem: *mut u8, acc: u64) -> u64 {
     // SAFETY: the caller gives linked code and a frame that fits; handlers go on as their instructions say.
     unsafe {
         #[cfg(not(any(debug_assertions, feature = "loop-dispatch")))]
         {
             let handler: Handler = core::mem::transmute(*(ip as *const usize));
-            handler(cx, ip, sp, mem, 0)
+            handler(cx, ip, sp, mem, acc)
         }
         #[cfg(any(debug_assertions, feature = "loop-dispatch"))]
         {
-            cx.regs = Regs { ip, sp, mem, acc: 0 };
+            cx.regs = Regs { ip, sp, mem, acc };
             loop {
                 let Regs { ip, sp, mem, acc } = cx.regs;
                 let handler: Handler = core::mem::transmute(*(ip as *const usize));

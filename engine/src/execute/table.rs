@@ -30,7 +30,7 @@ fn in_bounds(at: u64, len: u64, size: usize) -> bool {
 /// # Safety
 /// As for the handler: `ip` and `sp` point at the instruction and its frame, and no reference into the store is held.
 #[inline(never)]
-unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp) -> Result<(), TrapKind> {
+unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), TrapKind> {
     // SAFETY: the caller's promise.
     unsafe {
         let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
@@ -41,7 +41,7 @@ unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp) -> Result<(), TrapKind> {
         if !in_bounds(from, len, items.len()) || !in_bounds(to, len, elems.len()) {
             return Err(TrapKind::TableOutOfBounds);
         }
-        if !take_fuel(cx, len as i64) {
+        if !take_fuel(cx, len as i64, acc) {
             return Err(TrapKind::OutOfFuel);
         }
         if P::TRACED {
@@ -129,7 +129,7 @@ handlers! {
         let [at, len] = [0, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
         let elems = &mut table(cx, field!(ip, 3)).elems;
         if !in_bounds(at, len, elems.len()) { trap!(cx, ip, sp, TrapKind::TableOutOfBounds) }
-        if !take_fuel(cx, len as i64) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if !take_fuel(cx, len as i64, acc) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
         if P::TRACED && len > 0 { probe::<P>(cx).table_write(SiteId(field!(ip, 4)), field!(ip, 3), at..at + len); }
         elems[at as usize..(at + len) as usize].fill(slot!(sp, field!(ip, 1)));
         next!(cx, ip.add(32), sp, mem, acc)
@@ -141,7 +141,7 @@ handlers! {
         if !in_bounds(from, len, table(cx, from_index).elems.len()) || !in_bounds(to, len, table(cx, to_index).elems.len()) {
             trap!(cx, ip, sp, TrapKind::TableOutOfBounds)
         }
-        if !take_fuel(cx, len as i64) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if !take_fuel(cx, len as i64, acc) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
         if P::TRACED && len > 0 {
             probe::<P>(cx).table_read(SiteId(field!(ip, 5)), from_index, from..from + len);
             probe::<P>(cx).table_write(SiteId(field!(ip, 5)), to_index, to..to + len);
@@ -154,7 +154,7 @@ handlers! {
     }
     /// `to from len table segment site`
     table_init(cx, ip, sp, mem, acc) {
-        if let Err(kind) = init::<P>(cx, ip, sp) { trap!(cx, ip, sp, kind) }
+        if let Err(kind) = init::<P>(cx, ip, sp, acc) { trap!(cx, ip, sp, kind) }
         next!(cx, ip.add(32), sp, mem, acc)
     }
     /// `segment site`

@@ -1,0 +1,275 @@
+//! The profile that chooses units when none are given: how often each function and loop runs, and how much work it holds.
+
+use rustc_hash::FxHashMap;
+use worksp_engine::Module;
+use worksp_engine::probe::{LoopRef, Probe, SiteId, TracePlan};
+
+use crate::replay::HostObserver;
+use crate::trace::Boundary;
+use crate::units::{UnitSpec, Units};
+
+/// Operators that a unit must hold on average to be chosen.
+pub const UNIT_OPS_MIN: u64 = 2500;
+/// The share of all work that a boundary's units must hold together: one part in this many.
+pub const UNIT_SHARE_MIN: u64 = 100;
+/// Instances that a boundary must have.
+pub const UNIT_INSTANCES_MIN: u64 = 2;
+
+/// How often a boundary was passed and what its instances held.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// Invocations, or iterations.
+    pub instances: u64,
+    /// Operators in all of them with everything they call. Under recursion only outermost instances count.
+    pub work: u64,
+    /// Instances that are open.
+    depth: u32,
+}
+
+impl Stat {
+    fn begin(&mut self) -> bool {
+        self.instances += 1;
+        self.depth += 1;
+        self.depth == 1
+    }
+
+    fn end(&mut self, outermost: bool, work: u64) {
+        self.depth -= 1;
+        if outermost {
+            self.work += work;
+        }
+    }
+}
+
+#[derive(Debug)]
+struct OpenLoop {
+    this: LoopRef,
+    stat: usize,
+    since: u64,
+    outermost: bool,
+}
+
+#[derive(Debug)]
+struct Activation {
+    func: u32,
+    since: u64,
+    outermost: bool,
+    /// Where this activation's loops begin in the list of open loops.
+    loops: usize,
+}
+
+/// A boundary that was chosen to be a unit, and why.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
+    /// How it is written on the command line.
+    pub spec: String,
+    /// Its instances.
+    pub instances: u64,
+    /// Operators in all of them.
+    pub work: u64,
+    /// `work` as a share of the run.
+    pub share: f64,
+}
+
+/// Measures functions and loops. Run it with [`Profile::plan`].
+#[derive(Default, Debug)]
+pub struct Profile {
+    funcs: Vec<Stat>,
+    loops: Vec<(LoopRef, Stat)>,
+    loop_index: FxHashMap<LoopRef, usize>,
+    activations: Vec<Activation>,
+    open_loops: Vec<OpenLoop>,
+    entries: Vec<usize>,
+    work: u64,
+}
+
+impl Profile {
+    /// What traced code must report to it.
+    pub fn plan() -> TracePlan {
+        TracePlan { every_loop: true, ..TracePlan::default() }
+    }
+
+    /// Operators seen.
+    pub fn work(&self) -> u64 {
+        self.work
+    }
+
+    /// What was measured, functions first, each in the order of the module.
+    pub fn stats(&self) -> impl Iterator<Item = (Boundary, Stat)> + '_ {
+        let mut loops: Vec<&(LoopRef, Stat)> = self.loops.iter().collect();
+        loops.sort_by_key(|(this, _)| *this);
+        let funcs = self.funcs.iter().enumerate().map(|(func, stat)| (Boundary::Func(func as u32), *stat));
+        let loops = loops.into_iter().map(|(l, stat)| (Boundary::Loop { func: l.func, ordinal: l.ordinal }, *stat));
+        funcs.chain(loops).filter(|(_, stat)| stat.instances > 0)
+    }
+
+    /// The default choice of units: every function and loop with at least [`UNIT_INSTANCES_MIN`] instances that hold
+    /// [`UNIT_OPS_MIN`] operators on average, and together one part in [`UNIT_SHARE_MIN`] of the work. Most work comes first.
+    pub fn choose(&self, module: &Module) -> (Units, Vec<Choice>) {
+        let enough = |stat: &Stat| {
+            stat.instances >= UNIT_INSTANCES_MIN
+                && stat.work >= stat.instances.saturating_mul(UNIT_OPS_MIN)
+                && stat.work.saturating_mul(UNIT_SHARE_MIN) >= self.work
+        };
+        let mut chosen: Vec<(Boundary, Stat)> = self.stats().filter(|(_, stat)| enough(stat)).collect();
+        chosen.sort_by_key(|(_, stat)| std::cmp::Reverse(stat.work));
+        let mut units = Units::default();
+        let mut choices = Vec::new();
+        for (boundary, stat) in chosen {
+            let spec = match boundary {
+                Boundary::Loop { func, ordinal } => UnitSpec::Loop(module.func_name(func), Some(ordinal)),
+                Boundary::Func(func) | Boundary::Root(func) => UnitSpec::Func(module.func_name(func)),
+                Boundary::Site(site) => UnitSpec::Site(module.func_name(site.func), site.offset),
+            };
+            units.add(boundary);
+            units.add_spec(spec.to_string());
+            let share = if self.work == 0 { 0.0 } else { stat.work as f64 / self.work as f64 };
+            choices.push(Choice { spec: spec.to_string(), instances: stat.instances, work: stat.work, share });
+        }
+        (units, choices)
+    }
+
+    fn begin(&mut self, func: u32, work: u64) {
+        self.work = work;
+        let index = func as usize;
+        if index >= self.funcs.len() {
+            self.funcs.resize(index + 1, Stat::default());
+        }
+        let outermost = self.funcs[index].begin();
+        self.activations.push(Activation { func, since: work, outermost, loops: self.open_loops.len() });
+    }
+
+    fn end(&mut self, work: u64) {
+        self.work = work;
+        let Some(activation) = self.activations.pop() else { return };
+        while self.open_loops.len() > activation.loops {
+            self.end_iteration(work);
+        }
+        self.funcs[activation.func as usize].end(activation.outermost, work - activation.since);
+    }
+
+    fn end_iteration(&mut self, work: u64) {
+        if let Some(open) = self.open_loops.pop() {
+            self.loops[open.stat].1.end(open.outermost, work - open.since);
+        }
+    }
+
+    /// Ends this activation's iterations from the innermost up to that of `this`, when one is open. Tells its place.
+    fn end_up_to(&mut self, this: LoopRef, work: u64) -> Option<usize> {
+        let floor = self.activations.last().map_or(0, |a| a.loops);
+        let at = floor + self.open_loops[floor..].iter().rposition(|open| open.this == this)?;
+        let stat = self.open_loops[at].stat;
+        while self.open_loops.len() > at {
+            self.end_iteration(work);
+        }
+        Some(stat)
+    }
+}
+
+impl HostObserver for Profile {}
+
+impl Probe for Profile {
+    fn enter(&mut self, func: u32, _args: &[u64], work: u64) {
+        self.entries.push(self.activations.len());
+        self.begin(func, work);
+    }
+
+    fn leave(&mut self, work: u64, _unwound: bool) {
+        self.work = work;
+        let floor = self.entries.pop().unwrap_or(0);
+        while self.activations.len() > floor {
+            self.end(work);
+        }
+    }
+
+    fn call(&mut self, _site: SiteId, func: u32, _args: &[u64], work: u64) {
+        self.begin(func, work);
+    }
+
+    fn tail_call(&mut self, _site: SiteId, func: u32, _args: &[u64], work: u64) {
+        self.end(work);
+        self.begin(func, work);
+    }
+
+    fn ret(&mut self, _results: &[u64], work: u64) {
+        self.end(work);
+    }
+
+    fn loop_iter(&mut self, this: LoopRef, work: u64) {
+        let stat = match self.end_up_to(this, work) {
+            Some(stat) => stat,
+            None => {
+                let loops = &mut self.loops;
+                *self.loop_index.entry(this).or_insert_with(|| {
+                    loops.push((this, Stat::default()));
+                    loops.len() - 1
+                })
+            }
+        };
+        let outermost = self.loops[stat].1.begin();
+        self.open_loops.push(OpenLoop { this, stat, since: work, outermost });
+    }
+
+    fn loop_exit(&mut self, this: LoopRef, work: u64) {
+        self.end_up_to(this, work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(profile: &Profile) -> Vec<(Boundary, u64, u64)> {
+        profile.stats().map(|(b, s)| (b, s.instances, s.work)).collect()
+    }
+
+    #[test]
+    fn recursion_counts_outermost_work_once() {
+        let mut p = Profile::default();
+        p.enter(0, &[], 0);
+        p.call(SiteId(1), 1, &[], 10);
+        p.call(SiteId(2), 1, &[], 20);
+        p.ret(&[], 30);
+        p.ret(&[], 50);
+        p.ret(&[], 60);
+        p.leave(60, false);
+        assert_eq!(stats(&p), [(Boundary::Func(0), 1, 60), (Boundary::Func(1), 2, 40)]);
+    }
+
+    #[test]
+    fn iterations_end_with_the_next_the_exit_the_return_and_the_trap() {
+        let (outer, inner) = (LoopRef { func: 0, ordinal: 0 }, LoopRef { func: 0, ordinal: 1 });
+        let mut p = Profile::default();
+        p.enter(0, &[], 0);
+        p.loop_iter(outer, 1);
+        p.loop_iter(inner, 2);
+        p.loop_iter(inner, 5);
+        p.loop_iter(outer, 7);
+        p.loop_iter(inner, 8);
+        p.loop_exit(inner, 10);
+        p.leave(20, true);
+        let of = |ordinal| Boundary::Loop { func: 0, ordinal };
+        assert_eq!(stats(&p), [(Boundary::Func(0), 1, 20), (of(0), 2, 19), (of(1), 3, 7)]);
+    }
+
+    #[test]
+    fn the_choice_follows_the_thresholds() {
+        let text = r#"(module (func $main) (func $big) (func $rare) (func $small))"#;
+        let module = Module::from_text(&worksp_engine::Engine::new(worksp_engine::Config::default()), text).expect("valid");
+        let mut p = Profile::default();
+        p.enter(0, &[], 0);
+        let mut work = 0;
+        for (func, ops, times) in [(1, 30_000, 3), (2, 50_000, 1), (3, 10, 500)] {
+            for _ in 0..times {
+                p.call(SiteId(1), func, &[], work);
+                work += ops;
+                p.ret(&[], work);
+            }
+        }
+        p.ret(&[], work);
+        p.leave(work, false);
+        let (units, choices) = p.choose(&module);
+        assert_eq!(units.specs(), ["func:big"]);
+        assert_eq!((choices[0].instances, choices[0].work), (3, 90_000));
+    }
+}

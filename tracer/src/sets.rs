@@ -1,0 +1,176 @@
+//! Sets of segments that grow by the current one: all readers since a write, all deltas since a plain access.
+//!
+//! A set is a chain of nodes that share their tails, so that the thousand granules of a table that the same segments read
+//! share one chain. A node's newest member is the segment that was current when it was made; since segments are strictly
+//! one after another, `set >= base` says "the newest member is the current segment" without looking.
+
+/// A set; 0 is the empty one.
+pub(crate) type SetIdx = u32;
+
+/// The empty set.
+pub(crate) const EMPTY: SetIdx = 0;
+
+/// Bits of a member that hold flags.
+const FLAG_BITS: u32 = 3;
+/// The member of a node that says "everything below belongs to an earlier life of the address".
+const BARRIER: u32 = u32::MAX;
+/// The largest segment number that fits.
+pub(crate) const SEGMENT_MAX: u32 = (u32::MAX >> FLAG_BITS) - 1;
+/// Members per join node: what a second walk over a shared tail may repeat.
+const JOIN_WIDTH: usize = 16;
+
+#[derive(Clone, Copy, Debug)]
+struct SetNode {
+    parent: SetIdx,
+    /// Segment and flags, or [`BARRIER`].
+    member: u32,
+    /// The child that was made last; valid when it was made by the current segment.
+    memo: SetIdx,
+    /// The graph node that joins the run of equal flags that ends here, plus 1; 0 when there is none yet.
+    join: u32,
+    /// The first node below that is not of the run of equal flags that ends here.
+    end: SetIdx,
+}
+
+/// One source of edges out of a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    /// The newest node of the run.
+    pub top: SetIdx,
+    /// Flags that all its members have.
+    pub flags: u8,
+    /// Whether the members belong to an earlier life of the address.
+    pub stale: bool,
+    /// The only member, when there is one only.
+    pub single: Option<u32>,
+}
+
+/// All sets.
+#[derive(Debug)]
+pub(crate) struct Sets {
+    nodes: Vec<SetNode>,
+    base: SetIdx,
+}
+
+impl Sets {
+    pub fn new() -> Sets {
+        Sets { nodes: vec![SetNode { parent: EMPTY, member: BARRIER, memo: 0, join: 0, end: EMPTY }], base: 1 }
+    }
+
+    /// A new segment is current from here on.
+    pub fn begin_segment(&mut self) {
+        self.base = self.nodes.len() as u32;
+    }
+
+    /// Whether the newest node was made by the current segment.
+    #[inline(always)]
+    pub fn is_current(&self, set: SetIdx) -> bool {
+        set >= self.base
+    }
+
+    /// The smallest set that [`Sets::is_current`].
+    #[inline(always)]
+    pub fn base(&self) -> SetIdx {
+        self.base
+    }
+
+    /// The set with the current segment added.
+    pub fn push(&mut self, set: SetIdx, segment: u32, flags: u8) -> SetIdx {
+        debug_assert!(flags < 1 << FLAG_BITS && segment <= SEGMENT_MAX);
+        self.child(set, segment << FLAG_BITS | u32::from(flags))
+    }
+
+    /// The set, all of whose members are now of an earlier life.
+    pub fn barrier(&mut self, set: SetIdx) -> SetIdx {
+        if set == EMPTY { EMPTY } else { self.child(set, BARRIER) }
+    }
+
+    fn child(&mut self, set: SetIdx, member: u32) -> SetIdx {
+        let node = self.nodes[set as usize];
+        if set != EMPTY && node.member == member {
+            return set;
+        }
+        if node.memo >= self.base && self.nodes[node.memo as usize].member == member {
+            return node.memo;
+        }
+        let new = self.nodes.len() as u32;
+        let continues = set != EMPTY && member != BARRIER && node.member != BARRIER && flags_of(member) == flags_of(node.member);
+        let end = if continues { node.end } else { set };
+        self.nodes.push(SetNode { parent: set, member, memo: 0, join: 0, end });
+        self.nodes[set as usize].memo = new;
+        new
+    }
+
+    /// The runs of equal flags in the set, newest first, without the current segment.
+    pub fn runs(&self, set: SetIdx, current: u32, mut each: impl FnMut(Run)) {
+        let (mut at, mut stale) = (set, false);
+        while at != EMPTY {
+            let node = self.nodes[at as usize];
+            if node.member == BARRIER {
+                stale = true;
+            } else if node.member >> FLAG_BITS != current {
+                let single = (node.parent == node.end).then_some(node.member >> FLAG_BITS);
+                each(Run { top: at, flags: flags_of(node.member), stale, single });
+                at = node.end;
+                continue;
+            }
+            at = node.parent;
+        }
+    }
+
+    /// A member that is older than `segment`, if there is one.
+    pub fn find_older(&self, set: SetIdx, segment: u32) -> Option<u32> {
+        let mut at = set;
+        while at != EMPTY {
+            let node = self.nodes[at as usize];
+            if node.member != BARRIER && node.member >> FLAG_BITS < segment {
+                return Some(node.member >> FLAG_BITS);
+            }
+            at = node.parent;
+        }
+        None
+    }
+
+    /// The graph node that joins the run that ends at `top`. `make` makes a graph node out of segments and joins.
+    pub fn join(&mut self, top: SetIdx, mut make: impl FnMut(&[Source]) -> u32) -> u32 {
+        let end = self.nodes[top as usize].end;
+        let mut path = Vec::new();
+        let mut sources: Vec<Source> = Vec::with_capacity(JOIN_WIDTH + 1);
+        let mut at = top;
+        while at != end {
+            let node = self.nodes[at as usize];
+            if node.join != 0 {
+                sources.push(Source::Node(node.join - 1));
+                break;
+            }
+            path.push(at);
+            at = node.parent;
+        }
+        while let Some(at) = path.pop() {
+            sources.push(Source::Segment(self.nodes[at as usize].member >> FLAG_BITS));
+            if sources.len() > JOIN_WIDTH || path.is_empty() {
+                let made = make(&sources);
+                self.nodes[at as usize].join = made + 1;
+                sources.clear();
+                sources.push(Source::Node(made));
+            }
+        }
+        match sources[..] {
+            [Source::Node(node)] => node,
+            _ => unreachable!("the walk ends with one join"),
+        }
+    }
+}
+
+fn flags_of(member: u32) -> u8 {
+    (member & ((1 << FLAG_BITS) - 1)) as u8
+}
+
+/// What a join node joins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// A segment.
+    Segment(u32),
+    /// A graph node, a join itself.
+    Node(u32),
+}

@@ -1,0 +1,280 @@
+//! A trace in memory: the weighted graph of one run, in an order in which every edge points forward.
+//!
+//! ```text
+//! nodes   0      1      2      3 …      serial order; nodes that join many sources stand before the first segment that uses them
+//! edges  [into 0][into 1][into 2]…      sorted by (from, kind, class) within a node, each (from, to, kind, class) once
+//! ```
+
+use sha2::{Digest, Sha256};
+use worksp_engine::probe::Site;
+use worksp_engine::{ExternType, Module};
+
+use crate::edge::{EdgeClass, EdgeKind};
+
+/// A node's number: edges go from lower to higher ones.
+pub type NodeIdx = u32;
+
+/// The unit number of a node that joins many sources and belongs to no unit.
+pub const NO_UNIT: u32 = u32::MAX;
+
+/// One segment, or one join of weight 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Operators executed in it.
+    pub weight: u64,
+    /// The unit that it belongs to, or [`NO_UNIT`].
+    pub unit: u32,
+}
+
+impl Node {
+    /// Whether this is a join of many sources and no segment.
+    pub fn is_join(&self) -> bool {
+        self.unit == NO_UNIT
+    }
+}
+
+/// An edge into the node under which it is listed: 20 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Edge {
+    /// The earlier node.
+    pub from: NodeIdx,
+    /// Where the earlier access was made (an index of [`TraceInfo::sites`] plus 1), or 0 when that is not known.
+    pub from_site: u32,
+    /// Where the later access was made, likewise.
+    pub to_site: u32,
+    /// What carried it: an address (its low 32 bits), or the index of a global, table, local, data or element segment, or import.
+    pub object: u32,
+    /// How the two hang together.
+    pub kind: EdgeKind,
+    /// What carries the dependence.
+    pub class: EdgeClass,
+    /// The memory that the address is in, or 0.
+    pub place: u16,
+}
+
+/// A place where units begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Boundary {
+    /// The traced entry call itself: the root unit.
+    Root(u32),
+    /// Every invocation of a function.
+    Func(u32),
+    /// Every invocation from one call operator.
+    Site(Site),
+    /// Every iteration of a loop.
+    Loop {
+        /// The function's index.
+        func: u32,
+        /// The loop's ordinal in it.
+        ordinal: u32,
+    },
+}
+
+/// One dynamic instance at a boundary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unit {
+    /// Index of [`TraceInfo::boundaries`].
+    pub boundary: u32,
+    /// The unit that this one is nested in; a root is its own parent.
+    pub parent: u32,
+}
+
+/// Two accesses that show why a rung's precondition does not hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Witness {
+    /// The earlier segment.
+    pub from: NodeIdx,
+    /// The later segment.
+    pub to: NodeIdx,
+    /// Where the earlier access was made (as in [`Edge::from_site`]).
+    pub from_site: u32,
+    /// Where the later access was made.
+    pub to_site: u32,
+    /// The address.
+    pub address: u64,
+}
+
+/// What is known about the precondition of a rung.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Check {
+    /// Nobody looked.
+    #[default]
+    Unchecked,
+    /// It holds throughout the run.
+    Holds,
+    /// It does not; the first witness.
+    Violated(Witness),
+}
+
+/// The preconditions that a run was checked for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Checks {
+    /// M2: the same activation owned the address of every stack raw edge at the write and at the read.
+    pub stack: Check,
+    /// M3: no read of a freed byte outside the allocator.
+    pub freed: Check,
+    /// M4: what a delta or a reduction loaded reached only its own store.
+    pub delta: Check,
+}
+
+/// Everything about a trace but its nodes and edges.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TraceInfo {
+    /// The module's name.
+    pub module: String,
+    /// SHA-256 of its bytes.
+    pub sha256: [u8; 32],
+    /// The entry call or calls.
+    pub entry: String,
+    /// Bytes per granule.
+    pub granule: u32,
+    /// The unit specifications that were given or chosen.
+    pub unit_specs: Vec<String>,
+    /// How the layout of linear memory was found, for the footer.
+    pub layout: String,
+    /// Which allocator entry points were found, for the footer.
+    pub allocator: Vec<String>,
+    /// Operators executed.
+    pub work: u64,
+    /// Segments (joins are not counted).
+    pub segments: u64,
+    /// Preconditions.
+    pub checks: Checks,
+    /// Where units begin.
+    pub boundaries: Vec<Boundary>,
+    /// Places in the code.
+    pub sites: Vec<Site>,
+    /// Function names, by index.
+    pub functions: Vec<String>,
+    /// Names of globals that have one, by index.
+    pub globals: Vec<(u32, String)>,
+    /// Imports (module and name), by index among imported functions.
+    pub imports: Vec<String>,
+}
+
+impl TraceInfo {
+    /// Adds what a module says about itself: hash and names. `name` is used when it does not name itself.
+    pub fn describe(&mut self, module: &Module, name: &str) {
+        self.module = module.name().unwrap_or(name).to_owned();
+        self.sha256 = Sha256::digest(module.bytes()).into();
+        self.functions = (0..module.func_count()).map(|func| module.func_name(func)).collect();
+        let globals = (0..module.global_count()).filter_map(|g| module.global_name(g).map(|name| (g, name.to_owned())));
+        self.globals = globals.collect();
+        let funcs = module.imports().iter().filter(|i| matches!(i.ty, ExternType::Func(_)));
+        self.imports = funcs.map(|i| format!("{}.{}", i.module, i.name)).collect();
+    }
+
+    /// `function+0xoffset` of a site number, or `None` for 0.
+    pub fn site_name(&self, site: u32) -> Option<String> {
+        let site = self.sites.get((site as usize).checked_sub(1)?)?;
+        Some(format!("{}+{:#x}", self.function_name(site.func), site.offset))
+    }
+
+    /// A function's name, or `func[N]`.
+    pub fn function_name(&self, func: u32) -> String {
+        match self.functions.get(func as usize) {
+            Some(name) => name.clone(),
+            None => format!("func[{func}]"),
+        }
+    }
+
+    /// A boundary as it is written on the command line.
+    pub fn boundary_name(&self, boundary: &Boundary) -> String {
+        match *boundary {
+            Boundary::Root(func) => format!("entry {}", self.function_name(func)),
+            Boundary::Func(func) => format!("func:{}", self.function_name(func)),
+            Boundary::Site(site) => format!("site:{}+{:#x}", self.function_name(site.func), site.offset),
+            Boundary::Loop { func, ordinal } => format!("loop:{}#{ordinal}", self.function_name(func)),
+        }
+    }
+
+    /// What an edge's object is, in words.
+    pub fn object_name(&self, edge: &Edge) -> String {
+        let n = edge.object;
+        match edge.class {
+            EdgeClass::None | EdgeClass::Result => String::new(),
+            EdgeClass::Scalar | EdgeClass::Induction | EdgeClass::Reduction => format!("local {n}"),
+            EdgeClass::Sp | EdgeClass::Global => match self.globals.iter().find(|(i, _)| *i == n) {
+                Some((_, name)) => format!("global {name}"),
+                None => format!("global {n}"),
+            },
+            EdgeClass::Table => format!("table element {n}"),
+            EdgeClass::Growth => format!("growth of memory or segment {n}"),
+            EdgeClass::Output | EdgeClass::Host => match self.imports.get(n as usize) {
+                Some(name) if edge.place == HOST_CHAIN => format!("order of {name}"),
+                _ => format!("address {n:#x}"),
+            },
+            _ => format!("address {n:#x}"),
+        }
+    }
+}
+
+/// [`Edge::place`] of an edge whose object is an import and not an address.
+pub const HOST_CHAIN: u16 = u16::MAX;
+
+/// Takes a run's units and nodes as they are finished, in order.
+pub trait Sink {
+    /// A unit begins; units are numbered in this order.
+    fn unit(&mut self, unit: Unit);
+    /// A node with its edges, sorted by (from, kind, class); nodes are numbered in this order.
+    fn node(&mut self, node: Node, edges: &[Edge]);
+}
+
+/// A whole trace.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Trace {
+    /// Everything else.
+    pub info: TraceInfo,
+    units: Vec<Unit>,
+    nodes: Vec<Node>,
+    edges: Vec<Edge>,
+    /// `ends[i]` is the end of node i's edges.
+    ends: Vec<u64>,
+}
+
+impl Trace {
+    /// All units.
+    pub fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// All edges, grouped by the node that they go into.
+    pub fn edges(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    /// The edges into a node.
+    pub fn edges_into(&self, node: NodeIdx) -> &[Edge] {
+        let node = node as usize;
+        let start = if node == 0 { 0 } else { self.ends[node - 1] };
+        &self.edges[start as usize..self.ends[node] as usize]
+    }
+
+    /// Every node with its edges, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Node, &[Edge])> + '_ {
+        let mut start = 0;
+        self.nodes.iter().zip(&self.ends).map(move |(node, &end)| {
+            let edges = &self.edges[start as usize..end as usize];
+            start = end;
+            (*node, edges)
+        })
+    }
+}
+
+impl Sink for Trace {
+    fn unit(&mut self, unit: Unit) {
+        self.units.push(unit);
+    }
+
+    fn node(&mut self, node: Node, edges: &[Edge]) {
+        debug_assert!(edges.iter().all(|e| (e.from as usize) < self.nodes.len()), "edges go from lower to higher numbers");
+        self.nodes.push(node);
+        self.edges.extend_from_slice(edges);
+        self.ends.push(self.edges.len() as u64);
+    }
+}

@@ -1,0 +1,828 @@
+//! The recording probe: turns an execution's events into segments and edges, online.
+//!
+//! ```text
+//! load/store ─► delta pairs ─► shadow ─► cell ─┐
+//! global, table, growth ───────────────► cell ─┤
+//! local, slot ─────────────► activation values ┼─► edges into the open segment ─► sink
+//! host call ─────────────────► output and host ┘
+//! call, ret, loop ─► units ─► cuts ─► spawn and order edges
+//! ```
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use worksp_engine::Module;
+use worksp_engine::probe::{LocalRole, LoopRef, Probe, Rmw, Site, SiteId, Slot};
+
+use crate::activation::{Activation, Values};
+use crate::allocator::{Allocator, EntryPoints, LifeChange};
+use crate::cell::{Cell, DeltaKey, Granule, IN_ALLOCATOR, OUTPUT};
+use crate::edge::{EdgeClass, EdgeKind};
+use crate::layout::{Layout, LayoutFacts};
+use crate::recording::Effect;
+use crate::replay::HostObserver;
+use crate::segments::{Access, Segments};
+use crate::shadow::{CELL, Shadow, read_single, write_single};
+use crate::stack::Frames;
+use crate::trace::{Boundary, Check, Checks, HOST_CHAIN, Sink, TraceInfo, Witness};
+use crate::units::Units;
+
+/// Loads of delta pairs that may wait for their stores at one time; the oldest is taken as an ordinary read beyond that.
+const PENDING_MAX: usize = 16;
+
+/// How to trace.
+#[derive(Clone, Debug)]
+pub struct TracerOptions {
+    /// How far accesses meet.
+    pub granule: Granule,
+    /// Where the stack, static data and the heap lie.
+    pub layout: Layout,
+    /// Allocator entry points.
+    pub entry_points: EntryPoints,
+    /// For every imported function, whether it is an output call, whose effect is an append.
+    pub outputs: Vec<bool>,
+}
+
+impl TracerOptions {
+    /// What follows from a module: its layout and its entry points by name. No import is an output call.
+    pub fn of_module(module: &Module) -> TracerOptions {
+        TracerOptions {
+            granule: Granule::Eight,
+            layout: Layout::new(&LayoutFacts::of_module(module)),
+            entry_points: EntryPoints::of_module(module, &[]),
+            outputs: vec![false; module.imported_func_count() as usize],
+        }
+    }
+
+    /// The same with the effects of the imported functions, in order.
+    pub fn with_effects(mut self, effects: impl IntoIterator<Item = Effect>) -> TracerOptions {
+        self.outputs = effects.into_iter().map(|effect| effect == Effect::Append).collect();
+        self
+    }
+}
+
+/// The load of a possible delta that has not met its store yet.
+#[derive(Clone, Debug)]
+struct PendingLoad {
+    mem: u32,
+    range: Range<u64>,
+    family: Rmw,
+    site: SiteId,
+    activation: u64,
+    flags: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenHostCall {
+    import: u32,
+    site: u32,
+}
+
+/// One entry of the host that has not left yet.
+#[derive(Clone, Copy, Debug)]
+struct OpenEntry {
+    activations: usize,
+    host_calls: usize,
+    is_root: bool,
+}
+
+/// One of the two chains of host calls.
+#[derive(Clone, Copy, Default, Debug)]
+struct Chain {
+    last: Option<(u32, u32)>,
+}
+
+/// Builds a trace while it watches a run. See the module's text.
+#[derive(Debug)]
+pub struct Tracer<S> {
+    graph: Segments<S>,
+    granule: Granule,
+    units: Units,
+    roots: FxHashMap<u32, u32>,
+    layout: Layout,
+    entry_points: EntryPoints,
+    outputs: Vec<bool>,
+
+    memories: Vec<Shadow>,
+    tables: Vec<Shadow>,
+    globals: Vec<Cell>,
+    memory_sizes: Vec<Cell>,
+    table_sizes: Vec<Cell>,
+    segments_used: FxHashMap<(bool, u32), Cell>,
+
+    activations: Vec<Activation>,
+    entries: Vec<OpenEntry>,
+    host_calls: Vec<OpenHostCall>,
+    output_chain: Chain,
+    host_chain: Chain,
+
+    allocator: Allocator,
+    pending: SmallVec<[PendingLoad; 2]>,
+    /// Counts activations, so that each has its own number.
+    activations_count: u64,
+    /// The numbers of the open activations.
+    activation_ids: Vec<u64>,
+    /// The segment that made the last return.
+    returned_in: u32,
+
+    sp: u64,
+    /// The stack pointer with which the open segment started.
+    sp_at_start: u64,
+    frames: Frames,
+    freed_violation: Option<Witness>,
+    sites: Vec<Site>,
+    work: u64,
+}
+
+impl<S: Sink> Tracer<S> {
+    /// A tracer for one instance, whose nodes go to `sink`.
+    pub fn new(units: Units, options: TracerOptions, sink: S) -> Tracer<S> {
+        let sp = options.layout.sp_initial().unwrap_or(0);
+        Tracer {
+            graph: Segments::new(sink),
+            granule: options.granule,
+            units,
+            roots: FxHashMap::default(),
+            layout: options.layout,
+            entry_points: options.entry_points,
+            outputs: options.outputs,
+            memories: Vec::new(),
+            tables: Vec::new(),
+            globals: Vec::new(),
+            memory_sizes: Vec::new(),
+            table_sizes: Vec::new(),
+            segments_used: FxHashMap::default(),
+            activations: Vec::new(),
+            entries: Vec::new(),
+            host_calls: Vec::new(),
+            output_chain: Chain::default(),
+            host_chain: Chain::default(),
+            allocator: Allocator::default(),
+            pending: SmallVec::new(),
+            activations_count: 0,
+            activation_ids: Vec::new(),
+            returned_in: 0,
+            sp,
+            sp_at_start: sp,
+            frames: Frames::new(sp),
+            freed_violation: None,
+            sites: Vec::new(),
+            work: 0,
+        }
+    }
+
+    /// Ends the trace: the sink, and what is known besides nodes and edges (the caller adds names and the entry, see
+    /// [`TraceInfo::describe`]).
+    pub fn finish(mut self) -> (S, TraceInfo) {
+        self.flush_pending();
+        let mut graph = self.graph;
+        while graph.depth() > 0 {
+            graph.close_unit(self.work);
+        }
+        let check = |violation: Option<Witness>| violation.map_or(Check::Holds, Check::Violated);
+        let stack_known = self.layout.sp_global().is_some();
+        let info = TraceInfo {
+            granule: self.granule.bytes(),
+            unit_specs: self.units.specs().to_vec(),
+            layout: self.layout.note().to_owned(),
+            allocator: self.entry_points.names().to_vec(),
+            work: self.work,
+            segments: graph.segments_count(),
+            checks: Checks {
+                stack: if stack_known { check(graph.unsound_stack_edge()) } else { Check::Unchecked },
+                freed: check(self.freed_violation.map(|w| graph.resolve(&w))),
+                delta: Check::Unchecked,
+            },
+            boundaries: self.units.boundaries().to_vec(),
+            sites: self.sites,
+            ..TraceInfo::default()
+        };
+        (graph.finish(self.work), info)
+    }
+
+    /// Operators seen so far.
+    pub fn work(&self) -> u64 {
+        self.work
+    }
+
+    // --- units -------------------------------------------------------------------------------------------------------
+
+    fn open_unit(&mut self, boundary: u32, work: u64) {
+        self.flush_pending();
+        self.graph.open_unit(boundary, work);
+        self.sp_at_start = self.sp;
+    }
+
+    fn close_unit(&mut self, work: u64) {
+        self.flush_pending();
+        self.graph.close_unit(work);
+        self.sp_at_start = self.sp;
+    }
+
+    fn open_root(&mut self, func: u32, work: u64) {
+        let units = &mut self.units;
+        let boundary = *self.roots.entry(func).or_insert_with(|| units.push_boundary(Boundary::Root(func)));
+        self.open_unit(boundary, work);
+    }
+
+    /// Begins an activation of `func`, and the units that begin with it.
+    fn begin_activation(&mut self, site: Option<SiteId>, func: u32, args: &[u64], work: u64, entry_points: u8) {
+        self.activations_count += 1;
+        self.activation_ids.push(self.activations_count);
+        let mut activation = Activation { entry_points, ..Activation::default() };
+        for boundary in [site.and_then(|site| self.units.of_site(site)), self.units.of_func(func)].into_iter().flatten() {
+            self.open_unit(boundary, work);
+            activation.call_units += 1;
+        }
+        if let Some(entry) = self.entry_points.get(func) {
+            self.flush_pending();
+            activation.entry_points += 1;
+            let changes = self.allocator.called(entry, args);
+            self.change_lives(&changes);
+        }
+        self.activations.push(activation);
+    }
+
+    /// Ends the innermost activation's units, and takes it off.
+    fn end_activation(&mut self, work: u64) -> Option<Activation> {
+        let activation = self.activations.pop()?;
+        self.activation_ids.pop();
+        for _ in 0..activation.loops.len() + usize::from(activation.call_units) {
+            self.close_unit(work);
+        }
+        Some(activation)
+    }
+
+    fn values(&mut self) -> Option<(&mut Values, &mut Segments<S>)> {
+        let activation = self.activations.last_mut()?;
+        Some((activation.values.get_or_insert_default(), &mut self.graph))
+    }
+
+    // --- accesses ----------------------------------------------------------------------------------------------------
+
+    /// Flags of accesses to `address` made now.
+    #[inline(always)]
+    fn flags_at(&self, address: u64) -> u8 {
+        if self.allocator.is_inside() && self.allocator.is_allocators(address) { IN_ALLOCATOR } else { 0 }
+    }
+
+    /// An access to something that is not memory.
+    fn access(&self, site: SiteId, region: EdgeClass, object: u32) -> Access {
+        let flags = if self.allocator.is_inside() { IN_ALLOCATOR } else { 0 };
+        Access { flags, site: site.0, region, object, place: 0, dead: false, owned_since: 0 }
+    }
+
+    fn read_memory(&mut self, site: SiteId, mem: u32, range: Range<u64>, flags: Option<u8>) {
+        let current = self.graph.current();
+        let (shadow, graph, view, freed) = self.view(site, mem, flags);
+        shadow.read(graph, view.granule, range, |cell, mask| {
+            let to = view.read_access(cell, mask);
+            if freed.is_none() && view.is_freed_read(&to, cell, mask) {
+                let address = cell + u64::from(mask.trailing_zeros());
+                *freed = Some(Witness { from: current, to: current, from_site: 0, to_site: site.0, address });
+            }
+            to
+        });
+    }
+
+    /// Takes down what a read that may still become a delta depends on either way.
+    fn peek_memory(&mut self, site: SiteId, mem: u32, range: Range<u64>, flags: u8) {
+        let (shadow, graph, view, _) = self.view(site, mem, Some(flags));
+        let key_range = range.clone();
+        shadow.peek(graph, view.granule, range, &key_range, |cell, mask| view.read_access(cell, mask));
+    }
+
+    /// Splits the tracer into what an access changes and what it looks up.
+    #[allow(clippy::type_complexity, reason = "one private place")]
+    fn view(
+        &mut self,
+        site: SiteId,
+        mem: u32,
+        flags: Option<u8>,
+    ) -> (&mut Shadow, &mut Segments<S>, View<'_>, &mut Option<Witness>) {
+        let view = View {
+            site,
+            mem,
+            flags,
+            granule: self.granule,
+            sp: self.sp_at_start,
+            allocator: &self.allocator,
+            layout: &self.layout,
+            frames: &self.frames,
+        };
+        (shadow_of(&mut self.memories, mem), &mut self.graph, view, &mut self.freed_violation)
+    }
+
+    fn write_memory(&mut self, site: SiteId, mem: u32, range: Range<u64>, flags: Option<u8>) {
+        if flags.is_none() && self.allocator.is_inside() && mem == 0 {
+            self.allocator.wrote(range.clone());
+        }
+        let (shadow, graph, view, _) = self.view(site, mem, flags);
+        shadow.write(graph, view.granule, range, |cell, _| view.access(cell));
+    }
+
+    fn change_lives(&mut self, changes: &[LifeChange]) {
+        for change in changes {
+            let shadow = shadow_of(&mut self.memories, 0);
+            match change {
+                LifeChange::Ends(range) => shadow.end_life(&mut self.graph, range.clone(), 0, |_| 0),
+                LifeChange::Begins { block, programs_own } => {
+                    let flags = if *programs_own { IN_ALLOCATOR } else { 0 };
+                    let allocator = &self.allocator;
+                    shadow.end_life(&mut self.graph, block.clone(), flags, |cell| allocator.written_in(cell));
+                }
+            }
+        }
+    }
+
+    // --- delta pairs -------------------------------------------------------------------------------------------------
+
+    /// The loads that wait are ordinary reads after all.
+    fn flush_pending(&mut self) {
+        while !self.pending.is_empty() {
+            self.flush_oldest();
+        }
+    }
+
+    fn flush_oldest(&mut self) {
+        let load = self.pending.remove(0);
+        self.read_memory(load.site, load.mem, load.range, Some(load.flags));
+    }
+
+    /// Some bytes are about to be written. Loads of them wait no longer; a load of other bytes of the same granules waits on, but
+    /// what the write would hide from it is taken down now.
+    fn flush_written(&mut self, mem: u32, range: &Range<u64>, hides: bool) {
+        let overlaps = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+        while let Some(at) = self.pending.iter().position(|l| l.mem == mem && overlaps(&l.range, range)) {
+            let load = self.pending.remove(at);
+            self.read_memory(load.site, load.mem, load.range, Some(load.flags));
+        }
+        let cells = range.start & !(CELL - 1)..range.end.next_multiple_of(CELL);
+        for at in 0..self.pending.len() {
+            let load = &self.pending[at];
+            if hides && load.mem == mem && overlaps(&load.range, &cells) {
+                let load = load.clone();
+                self.peek_memory(load.site, load.mem, load.range, load.flags);
+            }
+        }
+    }
+
+    fn pend(&mut self, site: SiteId, mem: u32, range: Range<u64>, family: Rmw) {
+        if shadow_of(&mut self.memories, mem).is_own(&self.graph, range.clone()) {
+            return;
+        }
+        if self.pending.len() >= PENDING_MAX {
+            self.flush_oldest();
+        }
+        let flags = self.flags_at(range.start);
+        let activation = self.activation_ids.last().copied().unwrap_or(0);
+        self.pending.push(PendingLoad { mem, range, family, site, activation, flags });
+    }
+
+    /// Whether the store completes the pair that a waiting load began; the load then waits no longer.
+    fn take_pair(&mut self, mem: u32, range: &Range<u64>, family: Rmw) -> bool {
+        let activation = self.activation_ids.last().copied().unwrap_or(0);
+        let flags = self.flags_at(range.start);
+        let found = self.pending.iter().rposition(|load| {
+            load.mem == mem
+                && load.range == *range
+                && load.family == family
+                && load.activation == activation
+                && load.flags == flags
+        });
+        found.map(|at| self.pending.remove(at)).is_some()
+    }
+
+    fn delta(&mut self, site: SiteId, mem: u32, range: Range<u64>, family: Rmw) {
+        self.flush_written(mem, &range, false);
+        if self.allocator.is_inside() && mem == 0 {
+            self.allocator.wrote(range.clone());
+        }
+        let key = DeltaKey { family: family as u8, start: range.start, len: (range.end - range.start) as u32 };
+        let (shadow, graph, view, _) = self.view(site, mem, None);
+        shadow.delta(graph, view.granule, key, |cell, mask| view.read_access(cell, mask));
+    }
+
+    // --- host calls --------------------------------------------------------------------------------------------------
+
+    fn is_output(&self, import: u32) -> bool {
+        self.outputs.get(import as usize).copied().unwrap_or(false)
+    }
+
+    /// The site and flags of accesses that the pending host call makes, or `None` between entries.
+    fn host_access(&self) -> Option<(SiteId, u8)> {
+        let call = self.host_calls.last()?;
+        let flags = if self.is_output(call.import) { OUTPUT } else { 0 };
+        self.graph.is_open().then_some((SiteId(call.site), flags))
+    }
+}
+
+/// What an access to memory looks up.
+struct View<'a> {
+    site: SiteId,
+    mem: u32,
+    /// Flags of all of its cells; `None` for the guest's own code, whose flags depend on the address.
+    flags: Option<u8>,
+    granule: Granule,
+    /// The stack pointer with which the segment started.
+    sp: u64,
+    allocator: &'a Allocator,
+    layout: &'a Layout,
+    frames: &'a Frames,
+}
+
+impl View<'_> {
+    fn access(&self, cell: u64) -> Access {
+        let flags = match self.flags {
+            Some(flags) => flags,
+            None if self.allocator.is_inside() && self.allocator.is_allocators(cell) => IN_ALLOCATOR,
+            None => 0,
+        };
+        let region = self.layout.region(self.mem, cell);
+        let (object, place) = (cell as u32, self.mem as u16);
+        Access { flags, site: self.site.0, region, object, place, dead: false, owned_since: 0 }
+    }
+
+    fn read_access(&self, cell: u64, mask: u8) -> Access {
+        let mut to = self.access(cell);
+        if to.region == EdgeClass::Stack {
+            let last = cell + u64::from(7 - mask.leading_zeros());
+            to.dead = (last | u64::from(self.granule.bytes() - 1)) < self.sp;
+            to.owned_since = self.frames.owned_since(cell + u64::from(mask.trailing_zeros()));
+        }
+        to
+    }
+
+    /// Whether a read outside of the allocator touches a byte that was freed.
+    fn is_freed_read(&self, to: &Access, cell: u64, mask: u8) -> bool {
+        let bytes = cell + u64::from(mask.trailing_zeros())..cell + u64::from(8 - mask.leading_zeros());
+        self.mem == 0 && to.region == EdgeClass::Heap && to.flags & IN_ALLOCATOR == 0 && self.allocator.is_freed(&bytes)
+    }
+}
+
+fn shadow_of(shadows: &mut Vec<Shadow>, index: u32) -> &mut Shadow {
+    let index = index as usize;
+    if index >= shadows.len() {
+        shadows.resize_with(index + 1, Shadow::default);
+    }
+    &mut shadows[index]
+}
+
+fn cell_of(cells: &mut Vec<Cell>, index: u32) -> &mut Cell {
+    let index = index as usize;
+    if index >= cells.len() {
+        cells.resize_with(index + 1, Cell::default);
+    }
+    &mut cells[index]
+}
+
+/// The shadow of a table has eight bytes for an element.
+fn element_range(range: Range<u64>) -> Range<u64> {
+    range.start.saturating_mul(CELL)..range.end.saturating_mul(CELL)
+}
+
+impl<S: Sink> HostObserver for Tracer<S> {
+    fn host_read(&mut self, mem: u32, range: Range<u64>) {
+        if let Some((site, flags)) = self.host_access() {
+            self.read_memory(site, mem, range, Some(flags));
+        }
+    }
+
+    fn host_write(&mut self, mem: u32, range: Range<u64>) {
+        match self.host_access() {
+            Some((site, flags)) => {
+                self.flush_written(mem, &range, true);
+                self.write_memory(site, mem, range, Some(flags));
+            }
+            // Between entries the embedder writes, and it belongs to no segment.
+            None => shadow_of(&mut self.memories, mem).forget(&mut self.graph, range),
+        }
+    }
+
+    fn host_grow(&mut self, mem: u32, _previous: u64, _delta: u64) {
+        if let Some((site, flags)) = self.host_access() {
+            let to = Access { flags, ..self.access(site, EdgeClass::Growth, mem) };
+            let cell = cell_of(&mut self.memory_sizes, mem);
+            read_single(cell, &mut self.graph, &to);
+            write_single(cell, &mut self.graph, &to);
+        }
+    }
+
+    fn host_table_write(&mut self, table: u32, range: Range<u64>) {
+        match self.host_access() {
+            Some((site, flags)) => self.write_table(site, table, range, Some(flags)),
+            None => shadow_of(&mut self.tables, table).forget(&mut self.graph, element_range(range)),
+        }
+    }
+
+    fn host_global_set(&mut self, global: u32, value: u64) {
+        if let Some((site, flags)) = self.host_access() {
+            return self.write_global(site, global, value, Some(flags));
+        }
+        cell_of(&mut self.globals, global).forget(u8::MAX);
+        if self.layout.sp_global() == Some(global) {
+            self.sp = value;
+        }
+    }
+}
+
+impl<S: Sink> Probe for Tracer<S> {
+    fn site_made(&mut self, id: SiteId, site: Site) {
+        let index = (id.0 as usize).saturating_sub(1);
+        if self.sites.len() <= index {
+            self.sites.resize(index + 1, Site { func: 0, offset: 0 });
+        }
+        self.sites[index] = site;
+        self.units.learn_site(id, site);
+    }
+
+    #[inline(always)]
+    fn load(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
+        if !self.allocator.is_inside()
+            && let Some(shadow) = self.memories.get(mem as usize)
+            && shadow.load_is_known(addr, len, self.graph.current(), self.graph.sets().base(), 0)
+            && rmw == Rmw::Plain
+        {
+            return;
+        }
+        self.load_slow(site, mem, addr..addr + u64::from(len), rmw);
+    }
+
+    #[inline(always)]
+    fn store(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
+        if !self.allocator.is_inside()
+            && self.pending.is_empty()
+            && let Some(shadow) = self.memories.get(mem as usize)
+            && shadow.store_is_known(addr, len, self.graph.current(), 0)
+        {
+            return;
+        }
+        self.store_slow(site, mem, addr..addr + u64::from(len), rmw);
+    }
+
+    fn bulk_read(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
+        self.read_memory(site, mem, range, None);
+    }
+
+    fn bulk_write(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
+        self.flush_written(mem, &range, true);
+        self.write_memory(site, mem, range, None);
+    }
+
+    fn memory_size(&mut self, site: SiteId, mem: u32) {
+        let to = self.access(site, EdgeClass::Growth, mem);
+        read_single(cell_of(&mut self.memory_sizes, mem), &mut self.graph, &to);
+    }
+
+    fn memory_grow(&mut self, site: SiteId, mem: u32, delta: u64, previous: Option<u64>) {
+        let to = self.access(site, EdgeClass::Growth, mem);
+        let cell = cell_of(&mut self.memory_sizes, mem);
+        read_single(cell, &mut self.graph, &to);
+        if previous.is_some() && delta > 0 {
+            write_single(cell, &mut self.graph, &to);
+        }
+    }
+
+    fn segment_use(&mut self, site: SiteId, is_elem: bool, index: u32, drop: bool) {
+        let to = self.access(site, EdgeClass::Growth, index);
+        let cell = self.segments_used.entry((is_elem, index)).or_default();
+        if drop {
+            write_single(cell, &mut self.graph, &to);
+        } else {
+            read_single(cell, &mut self.graph, &to);
+        }
+    }
+
+    #[inline]
+    fn global_get(&mut self, site: SiteId, global: u32) {
+        let is_sp = self.layout.sp_global() == Some(global);
+        let to = self.access(site, if is_sp { EdgeClass::Sp } else { EdgeClass::Global }, global);
+        read_single(cell_of(&mut self.globals, global), &mut self.graph, &to);
+    }
+
+    #[inline]
+    fn global_set(&mut self, site: SiteId, global: u32, value: u64) {
+        self.write_global(site, global, value, None);
+    }
+
+    fn table_read(&mut self, site: SiteId, table: u32, range: Range<u64>) {
+        let to = self.access(site, EdgeClass::Table, 0);
+        let shadow = shadow_of(&mut self.tables, table);
+        shadow.read(&mut self.graph, Granule::Eight, element_range(range), |cell, _| Access {
+            object: (cell / CELL) as u32,
+            place: table as u16,
+            ..to
+        });
+    }
+
+    fn table_write(&mut self, site: SiteId, table: u32, range: Range<u64>) {
+        self.write_table(site, table, range, None);
+    }
+
+    fn table_grow(&mut self, site: SiteId, table: u32, delta: Option<u64>, previous: Option<u64>) {
+        let to = Access { place: table as u16, ..self.access(site, EdgeClass::Table, 0) };
+        let cell = cell_of(&mut self.table_sizes, table);
+        read_single(cell, &mut self.graph, &to);
+        if let (Some(delta @ 1..), Some(previous)) = (delta, previous) {
+            write_single(cell, &mut self.graph, &to);
+            self.table_write(site, table, previous..previous.saturating_add(delta));
+        }
+    }
+
+    fn enter(&mut self, func: u32, args: &[u64], work: u64) {
+        self.work = work;
+        let hosts_below = self.entries.last().map_or(0, |e| e.host_calls);
+        let is_root = self.host_calls.len() <= hosts_below;
+        let entry = OpenEntry { activations: self.activations.len(), host_calls: self.host_calls.len(), is_root };
+        self.entries.push(entry);
+        if is_root {
+            self.open_root(func, work);
+        }
+        self.begin_activation(None, func, args, work, 0);
+    }
+
+    fn leave(&mut self, work: u64, _unwound: bool) {
+        self.work = work;
+        let Some(entry) = self.entries.pop() else { return };
+        while self.activations.len() > entry.activations {
+            if let Some(activation) = self.end_activation(work) {
+                for _ in 0..activation.entry_points {
+                    self.allocator.unwound();
+                }
+            }
+        }
+        self.host_calls.truncate(entry.host_calls);
+        if entry.is_root {
+            self.close_unit(work);
+        }
+    }
+
+    fn call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
+        self.work = work;
+        self.begin_activation(Some(site), func, args, work, 0);
+    }
+
+    fn tail_call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
+        self.work = work;
+        // Entry points that the activation began are left when its successor returns.
+        let entry_points = self.end_activation(work).map_or(0, |a| a.entry_points);
+        self.begin_activation(Some(site), func, args, work, entry_points);
+    }
+
+    fn ret(&mut self, results: &[u64], work: u64) {
+        self.work = work;
+        self.returned_in = self.graph.current();
+        if let Some(activation) = self.activations.last()
+            && activation.entry_points > 0
+        {
+            self.flush_pending();
+            for _ in 0..activation_entry_points(&self.activations) {
+                let changes = self.allocator.returned(results);
+                self.change_lives(&changes);
+            }
+        }
+        self.end_activation(work);
+    }
+
+    fn host_call(&mut self, site: SiteId, func: u32, _args: &[u64], work: u64) {
+        self.work = work;
+        let is_output = self.is_output(func);
+        let (chain, class) = if is_output {
+            (&mut self.output_chain, EdgeClass::Output)
+        } else {
+            (&mut self.host_chain, EdgeClass::Host)
+        };
+        let current = self.graph.current();
+        if let Some((last, last_site)) = chain.last.replace((current, site.0)) {
+            let to = Access {
+                flags: 0,
+                site: site.0,
+                region: class,
+                object: func,
+                place: HOST_CHAIN,
+                dead: false,
+                owned_since: 0,
+            };
+            self.graph.edge(last, EdgeKind::Raw, class, last_site, &to);
+        }
+        self.host_calls.push(OpenHostCall { import: func, site: site.0 });
+    }
+
+    fn host_return(&mut self, _func: u32, _results: &[u64], work: u64) {
+        self.work = work;
+        self.host_calls.pop();
+    }
+
+    fn loop_iter(&mut self, this: LoopRef, work: u64) {
+        self.work = work;
+        let Some(boundary) = self.units.of_loop(this) else { return };
+        self.close_loops_from(this, work);
+        self.open_unit(boundary, work);
+        if let Some(activation) = self.activations.last_mut() {
+            activation.loops.push(this);
+        }
+    }
+
+    fn loop_exit(&mut self, this: LoopRef, work: u64) {
+        self.work = work;
+        self.close_loops_from(this, work);
+    }
+
+    fn local_read(&mut self, site: SiteId, local: Slot, role: LocalRole) {
+        let to = self.access(site, EdgeClass::Scalar, local);
+        if let Some((values, graph)) = self.values() {
+            values.local_read(graph, local, &to, role);
+        }
+    }
+
+    fn local_write(&mut self, site: SiteId, local: Slot, role: LocalRole) {
+        if let Some((values, graph)) = self.values() {
+            values.local_write(graph, local, site.0, role);
+        }
+    }
+
+    fn result_in(&mut self, _site: SiteId, first: Slot, count: u32) {
+        let segment = self.returned_in;
+        if let Some((values, _)) = self.values() {
+            values.result_in(first, count, segment);
+        }
+    }
+
+    fn slot_move(&mut self, from: Slot, to: Slot) {
+        if let Some((values, _)) = self.values() {
+            values.slot_move(from, to);
+        }
+    }
+
+    fn slot_clear(&mut self, slot: Slot) {
+        if let Some((values, _)) = self.values() {
+            values.slot_clear(slot);
+        }
+    }
+
+    fn slot_use(&mut self, site: SiteId, slot: Slot) {
+        let to = self.access(site, EdgeClass::Result, slot);
+        if let Some((values, graph)) = self.values() {
+            values.slot_use(graph, slot, &to);
+        }
+    }
+}
+
+fn activation_entry_points(activations: &[Activation]) -> u8 {
+    activations.last().map_or(0, |a| a.entry_points)
+}
+
+impl<S: Sink> Tracer<S> {
+    #[inline(never)]
+    fn load_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
+        if rmw == Rmw::Plain {
+            self.read_memory(site, mem, range, None);
+        } else {
+            self.pend(site, mem, range, rmw);
+        }
+    }
+
+    #[inline(never)]
+    fn store_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
+        if rmw != Rmw::Plain && self.take_pair(mem, &range, rmw) {
+            return self.delta(site, mem, range, rmw);
+        }
+        self.flush_written(mem, &range, true);
+        self.write_memory(site, mem, range, None);
+    }
+
+    fn write_global(&mut self, site: SiteId, global: u32, value: u64, flags: Option<u8>) {
+        let is_sp = self.layout.sp_global() == Some(global);
+        let to = self.access(site, if is_sp { EdgeClass::Sp } else { EdgeClass::Global }, global);
+        let to = Access { flags: flags.unwrap_or(to.flags), ..to };
+        write_single(cell_of(&mut self.globals, global), &mut self.graph, &to);
+        if is_sp {
+            self.sp = value;
+            self.layout.sp_set(value);
+            self.frames.sp_set(value, self.graph.current());
+        }
+    }
+
+    fn write_table(&mut self, site: SiteId, table: u32, range: Range<u64>, flags: Option<u8>) {
+        let to = self.access(site, EdgeClass::Table, 0);
+        let to = Access { flags: flags.unwrap_or(to.flags), place: table as u16, ..to };
+        let shadow = shadow_of(&mut self.tables, table);
+        shadow.write(&mut self.graph, Granule::Eight, element_range(range), |cell, _| Access {
+            object: (cell / CELL) as u32,
+            ..to
+        });
+    }
+
+    /// Closes this activation's loop units from the innermost up to `this`, if it is open.
+    fn close_loops_from(&mut self, this: LoopRef, work: u64) {
+        let Some(at) = self.activations.last().and_then(|a| a.loops.iter().rposition(|l| *l == this)) else { return };
+        let open = self.activations.last().map_or(0, |a| a.loops.len());
+        for _ in at..open {
+            self.close_unit(work);
+        }
+        if let Some(activation) = self.activations.last_mut() {
+            activation.loops.truncate(at);
+        }
+    }
+}
