@@ -5,11 +5,14 @@ mod definition;
 #[path = "common/stream.rs"]
 mod stream;
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use worksp::dag::Dag;
 use worksp::ladder::{Keep, Ladder, Lane};
-use worksp_tracer::Granule;
+use worksp_tracer::{Granule, Trace};
 
+use definition::Edge;
 use stream::{Op, Streams};
 
 const BURDEN: u64 = 100;
@@ -23,6 +26,7 @@ fn check(ops: &[Op], granule: Granule) -> Vec<u64> {
     assert_eq!(ladder.work, definition.work, "work");
     let weights: Vec<u64> = trace.nodes().iter().filter(|n| !n.is_join()).map(|n| n.weight).collect();
     assert_eq!(weights, definition.segments().iter().map(|s| s.0).collect::<Vec<_>>(), "weights of segments");
+    same_edges(&stream::direct_edges(&trace), &edges, &trace);
     for (number, rung) in ladder.rungs.iter().enumerate() {
         let expect = definition.span(&edges, number, None, 0);
         assert_eq!(rung.span, expect, "span of {}\n{}\n{edges:?}", rung.name, stream::show(&trace));
@@ -36,6 +40,14 @@ fn check(ops: &[Op], granule: Granule) -> Vec<u64> {
         assert_eq!(Dag::of(&trace, &lane).span(&lane), Some(burdened), "petgraph on {}", rung.name);
     }
     ladder.rungs.iter().map(|r| r.span).collect()
+}
+
+/// Edge by edge. Of deltas and reductions that commute the tracer keeps the newest source only, the others being before it.
+fn same_edges(got: &BTreeSet<Edge>, expect: &BTreeSet<Edge>, trace: &Trace) {
+    let commutes = |e: &&Edge| matches!(e.3, "delta" | "reduction");
+    let extra: Vec<&Edge> = got.difference(expect).collect();
+    let missing: Vec<&Edge> = expect.difference(got).filter(|e| !commutes(e)).collect();
+    assert!(extra.is_empty() && missing.is_empty(), "extra {extra:?}, missing {missing:?}\n{}", stream::show(trace));
 }
 
 fn check_all(ops: &[Op]) {

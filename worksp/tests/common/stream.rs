@@ -1,18 +1,19 @@
 //! Random streams of events, shown to the tracer and to the definition at the same time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use proptest::prelude::*;
 use worksp_engine::probe::{LocalRole, LoopRef, Probe, Rmw, Site, SiteId};
 use worksp_tracer::allocator::{EntryPoint, EntryPoints};
+use worksp_tracer::edge::EdgeClass;
 use worksp_tracer::layout::{Layout, LayoutFacts};
 use worksp_tracer::replay::HostObserver;
 use worksp_tracer::trace::Boundary;
 use worksp_tracer::units::Units;
 use worksp_tracer::{Granule, Trace, Tracer, TracerOptions};
 
-use crate::definition::{Access, Definition, Role, Space, What};
+use crate::definition::{Access, Definition, Edge, Role, Space, What};
 
 const ROOT: u32 = 0;
 const UNIT: u32 = 1;
@@ -72,6 +73,7 @@ pub enum Op {
     Realloc(u64, u64, u64),
     BlockLoad(u64, u64, u32),
     BlockStore(u64, u64, u32),
+    BlockDelta(u64, u64, u32, u8),
 }
 
 fn address() -> impl Strategy<Value = u64> {
@@ -130,7 +132,8 @@ pub fn all_ops(max: usize) -> impl Strategy<Value = Vec<Op>> {
         3 => block.clone().prop_map(Op::Free),
         1 => (block.clone(), block.clone(), 1..=BLOCK).prop_map(|(a, b, n)| Op::Realloc(a, b, n)),
         3 => (block.clone(), 0..BLOCK, len()).prop_map(|(b, o, n)| Op::BlockLoad(b, o, n)),
-        3 => (block, 0..BLOCK, len()).prop_map(|(b, o, n)| Op::BlockStore(b, o, n)),
+        3 => (block.clone(), 0..BLOCK, len()).prop_map(|(b, o, n)| Op::BlockStore(b, o, n)),
+        2 => (block, 0..BLOCK, len(), 1..3u8).prop_map(|(b, o, n, f)| Op::BlockDelta(b, o, n, f)),
     ];
     proptest::collection::vec(prop_oneof![3 => common_op(), 2 => rare], 1..max)
 }
@@ -344,6 +347,11 @@ impl Streams {
             Op::BlockStore(block, at, n) => {
                 if self.blocks.get(&block).is_some_and(|size| at + u64::from(n) <= *size) {
                     self.store(block_address(block) + at, n);
+                }
+            }
+            Op::BlockDelta(block, at, n, family) => {
+                if self.blocks.get(&block).is_some_and(|size| at + u64::from(n) <= *size) {
+                    self.step(&Op::Delta(block_address(block) + at, n, family));
                 }
             }
             _ => unreachable!("the other operations are common"),
@@ -639,6 +647,26 @@ impl Streams {
             self.definition.life_ends(a + size..a + old);
         }
     }
+}
+
+/// The edges of a trace between segments, as if there were no joins.
+pub fn direct_edges(trace: &Trace) -> BTreeSet<Edge> {
+    let mut segments_count = 0;
+    let mut members: Vec<BTreeSet<usize>> = Vec::new();
+    let mut direct = BTreeSet::new();
+    for (node, edges) in trace.iter() {
+        if node.is_join() {
+            members.push(edges.iter().flat_map(|e| members[e.from as usize].clone()).collect());
+            continue;
+        }
+        for edge in edges {
+            let class = if edge.class == EdgeClass::StackDead { "stackdead" } else { edge.class.name() };
+            direct.extend(members[edge.from as usize].iter().map(|from| (*from, segments_count, edge.kind.name(), class)));
+        }
+        members.push([segments_count].into());
+        segments_count += 1;
+    }
+    direct
 }
 
 /// The edges of a trace, for messages.
