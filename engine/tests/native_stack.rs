@@ -1,11 +1,58 @@
 //! A handler that does not end in a jump grows the native stack with every instruction. Every family of operators runs many times
 //! in a thread with a small stack here; in optimised builds, where handlers call one another, a handler that returns late dies.
 
-use worksp_engine::probe::{NoProbe, Probe, TracePlan};
+use std::ops::Range;
+
+use worksp_engine::probe::{LoopRef, NoProbe, Probe, Rmw, SiteId, TracePlan};
 use worksp_engine::{Engine, Linker, Module, Store, Val};
 
-struct Ignore;
-impl Probe for Ignore {}
+/// Uses the native stack in the hooks of every family of operators.
+struct Clumsy;
+
+/// Something that lives on the native stack.
+#[inline(always)]
+fn clutter() {
+    std::hint::black_box(&mut [0u64; 4]);
+}
+
+impl Probe for Clumsy {
+    #[inline(always)]
+    fn load(&mut self, _: SiteId, _: u32, _: u64, _: u32, _: Rmw) {
+        clutter();
+    }
+    #[inline(always)]
+    fn store(&mut self, _: SiteId, _: u32, _: u64, _: u32, _: Rmw) {
+        clutter();
+    }
+    #[inline(always)]
+    fn bulk_write(&mut self, _: SiteId, _: u32, _: Range<u64>) {
+        clutter();
+    }
+    #[inline(always)]
+    fn table_write(&mut self, _: SiteId, _: u32, _: Range<u64>) {
+        clutter();
+    }
+    #[inline(always)]
+    fn global_set(&mut self, _: SiteId, _: u32, _: u64) {
+        clutter();
+    }
+    #[inline(always)]
+    fn call(&mut self, _: SiteId, _: u32, _: &[u64], _: u64) {
+        clutter();
+    }
+    #[inline(always)]
+    fn tail_call(&mut self, _: SiteId, _: u32, _: &[u64], _: u64) {
+        clutter();
+    }
+    #[inline(always)]
+    fn ret(&mut self, _: &[u64], _: u64) {
+        clutter();
+    }
+    #[inline(always)]
+    fn loop_iter(&mut self, _: LoopRef, _: u64) {
+        clutter();
+    }
+}
 
 const ROUNDS: i32 = 100_000;
 
@@ -80,5 +127,5 @@ fn plain_code_keeps_the_native_stack_flat() {
 
 #[test]
 fn traced_code_keeps_the_native_stack_flat() {
-    in_a_small_thread(|| run(Ignore));
+    in_a_small_thread(|| run(Clumsy));
 }

@@ -4,6 +4,7 @@
 //! [`Rmw`] role, the rest the [`SiteId`].
 
 use super::cx::{A, Cx, Dest, Handler, I, Ip, Raw, S, Source, Sp, ToAcc, ToSlot, field, next, slot, trap};
+use super::hooks::Hooks;
 use crate::isa::{for_each_load, for_each_store};
 use crate::probe::{Probe, Rmw, SiteId};
 use crate::state::StateView;
@@ -44,9 +45,9 @@ pub(super) fn rmw(bits: u32) -> Rmw {
 /// # Safety
 /// `P` must be the probe type with which the run began.
 #[inline(always)]
-pub(super) unsafe fn probe<'a, P: Probe>(cx: &Cx) -> &'a mut P {
+pub(super) unsafe fn probe<'a, P: Probe>(cx: &Cx) -> Hooks<'a, P> {
     // SAFETY: the driver put a `&mut P` there that nobody else uses while handlers run.
-    unsafe { &mut *cx.probe.cast::<P>() }
+    Hooks(unsafe { &mut *cx.probe.cast::<P>() })
 }
 
 unsafe extern "C" fn load<V: StateView, P: Probe, M: InMemory<N>, T: Raw, const N: usize, X: Source, D: Dest>(
@@ -161,6 +162,7 @@ pub(super) fn take_fuel(cx: &mut Cx, amount: i64, acc: u64) -> bool {
 ///
 /// # Safety
 /// As for the handler: `ip` and `sp` point at the instruction and its frame, and no reference into the store is held.
+#[inline(never)]
 unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), TrapKind> {
     // SAFETY: the caller's promise.
     unsafe {

@@ -15,6 +15,7 @@ mod alu;
 mod control;
 pub(crate) mod cx;
 mod event;
+mod hooks;
 mod memory;
 mod table;
 

@@ -29,6 +29,7 @@ fn in_bounds(at: u64, len: u64, size: usize) -> bool {
 ///
 /// # Safety
 /// As for the handler: `ip` and `sp` point at the instruction and its frame, and no reference into the store is held.
+#[inline(never)]
 unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), TrapKind> {
     // SAFETY: the caller's promise.
     unsafe {
