@@ -3,7 +3,6 @@
 mod script;
 mod spectest;
 mod values;
-mod witness;
 
 use std::fmt;
 use std::path::Path;
@@ -11,8 +10,8 @@ use std::path::Path;
 use worksp_engine::probe::NoProbe;
 use worksp_engine::{Config, Engine};
 
+use crate::witness::Witness;
 use script::Script;
-use witness::Witness;
 
 /// How the engine runs a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,8 +9,8 @@ use wast::{QuoteWat, Wast, WastDirective, WastExecute, WastInvoke, WastRet, Wat}
 use worksp_engine::{CallError, Engine, Error, Extern, InstanceId, Linker, Module, Store, TrapKind, Val};
 
 use super::values::{all_match, argument, show, show_patterns};
-use super::witness::Watcher;
 use super::{Failure, Report, spectest};
+use crate::witness::Watcher;
 
 /// A running script.
 pub(super) struct Script<P> {

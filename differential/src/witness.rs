@@ -5,8 +5,8 @@ use std::ops::Range;
 use worksp_engine::Module;
 use worksp_engine::probe::{LocalRole, LoopRef, NoProbe, Probe, Rmw, Site, SiteId, Slot, TracePlan};
 
-/// A probe that scripts run under.
-pub(super) trait Watcher: Probe + Default {
+/// A probe that programs run under in this crate.
+pub trait Watcher: Probe + Default {
     /// What traced code reports of a module.
     fn plan(module: &Module) -> TracePlan;
 
@@ -26,7 +26,7 @@ impl Watcher for NoProbe {
 
 /// Follows calls, loops and host calls, and notes every event that cannot be.
 #[derive(Default)]
-pub(super) struct Witness {
+pub struct Witness {
     work: u64,
     activations: Vec<Activation>,
     /// For each entry of the guest by the host, the activations below it.
