@@ -9,8 +9,6 @@
 //! | plain write | waw from plain writers and all deltas, war from readers | the plain writer; hides the rest |
 //! | delta | raw and waw from plain writers, war from readers; of other families, likewise, from all deltas; of its own (class `delta`) from the newest | a delta |
 
-use std::ops::Range;
-
 use smallvec::SmallVec;
 
 use crate::edge::{EdgeClass, EdgeKind};
@@ -141,7 +139,7 @@ pub(crate) fn class_of(kind: EdgeKind, from_flags: u8, stale: bool, to: &Access)
 
 impl Cell {
     /// The bytes that the current segment has written.
-    fn own<S: Sink>(&self, graph: &Segments<S>) -> u8 {
+    pub fn own<S: Sink>(&self, graph: &Segments<S>) -> u8 {
         self.writers.iter().filter(|w| w.segment == graph.current()).fold(0, |mask, w| mask | w.mask)
     }
 
@@ -159,16 +157,6 @@ impl Cell {
         self.add_reader(graph, exposed, to.flags);
     }
 
-    /// What a read of the bytes in `mask` depends on whether or not it turns out to be a delta of the bytes in `range`.
-    pub fn peek<S: Sink>(&self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8, range: &Range<u64>) {
-        let wide = granule.expand(granule.exposed(mask, self.own(graph)));
-        self.edges_from_writers(graph, &[EdgeKind::Raw], to, wide);
-        let is_own_key = |d: &Deltas| d.key.start == range.start && d.key.start + u64::from(d.key.len) == range.end;
-        for d in self.deltas.iter().filter(|d| d.mask & wide != 0 && !is_own_key(d)) {
-            d.edges(graph, &[EdgeKind::Raw], to);
-        }
-    }
-
     /// A plain write of the bytes in `mask`.
     pub fn write<S: Sink>(&mut self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8) {
         let wide = granule.expand(mask);
@@ -181,16 +169,9 @@ impl Cell {
         self.add_writer(Writer { segment: graph.current(), site: to.site, mask, flags: to.flags });
     }
 
-    /// A confirmed delta of the bytes in `mask`. Where the segment already wrote, it is an ordinary read and write.
+    /// A confirmed delta of the bytes in `mask`, none of which the segment has written.
     pub fn delta<S: Sink>(&mut self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8, key: DeltaKey) {
-        let own = self.own(graph);
-        if mask & !own == 0 {
-            return self.write(graph, granule, to, mask);
-        }
-        if mask & own != 0 {
-            self.read(graph, granule, to, mask);
-            return self.write(graph, granule, to, mask);
-        }
+        debug_assert_eq!(mask & self.own(graph), 0, "such a pair is an ordinary read and write");
         let wide = granule.expand(mask);
         self.edges_from_writers(graph, &[EdgeKind::Raw, EdgeKind::Waw], to, wide);
         self.edges_from_readers(graph, to, wide);

@@ -91,13 +91,26 @@ impl Shadow {
         entry.covers_write(mask_of(from, len), current, flags)
     }
 
-    /// Whether the current segment has written every byte of the range.
-    pub fn is_own<S: Sink>(&self, graph: &Segments<S>, range: Range<u64>) -> bool {
-        let mut own = true;
-        for_cells(range, |cell, mask| {
-            own &= self.entry(cell).is_some_and(|e| e.writer == graph.current() && mask & !e.wmask == 0);
-        });
-        own
+    /// Whether the current segment has written a byte of the range.
+    pub fn has_own<S: Sink>(&self, graph: &Segments<S>, range: Range<u64>) -> bool {
+        let mut own = 0;
+        for_cells(range, |cell, mask| own |= mask & self.state(cell).own(graph));
+        own != 0
+    }
+
+    /// The cells of a range as they are now, with the part of them that is in the range.
+    pub fn snapshot(&self, range: Range<u64>) -> Vec<(u64, u8, Cell)> {
+        let mut cells = Vec::new();
+        for_cells(range, |cell, mask| cells.push((cell, mask, self.state(cell))));
+        cells
+    }
+
+    fn state(&self, cell: u64) -> Cell {
+        match self.entry(cell) {
+            None => Cell::default(),
+            Some(entry) if entry.wflags & SPILLED != 0 => self.cells[entry.site as usize].clone(),
+            Some(entry) => entry.unpack(),
+        }
     }
 
     /// A plain read of a range; `access` says what it brings at a cell.
@@ -143,21 +156,6 @@ impl Shadow {
         for_cells(key.start..key.start + u64::from(key.len), |cell, mask| {
             let to = access(cell, mask);
             self.with(graph, cell, |graph, state| state.delta(graph, granule, &to, mask, key));
-        });
-    }
-
-    /// What a read depends on whether or not it turns out to be a delta of `key_range`.
-    pub fn peek<S: Sink>(
-        &mut self,
-        graph: &mut Segments<S>,
-        granule: Granule,
-        range: Range<u64>,
-        key_range: &Range<u64>,
-        mut access: impl FnMut(u64, u8) -> Access,
-    ) {
-        for_cells(range, |cell, mask| {
-            let to = access(cell, mask);
-            self.with(graph, cell, |graph, state| state.peek(graph, granule, &to, mask, key_range));
         });
     }
 

@@ -71,6 +71,8 @@ struct PendingLoad {
     site: SiteId,
     activation: u64,
     flags: u8,
+    /// Its cells before the segment wrote other bytes of them, once it did.
+    before: Vec<(u64, u8, Cell)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -286,13 +288,6 @@ impl<S: Sink> Tracer<S> {
         });
     }
 
-    /// Takes down what a read that may still become a delta depends on either way.
-    fn peek_memory(&mut self, site: SiteId, mem: u32, range: Range<u64>, flags: u8) {
-        let (shadow, graph, view, _) = self.view(site, mem, Some(flags));
-        let key_range = range.clone();
-        shadow.peek(graph, view.granule, range, &key_range, |cell, mask| view.read_access(cell, mask));
-    }
-
     /// Splits the tracer into what an access changes and what it looks up.
     #[allow(clippy::type_complexity, reason = "one private place")]
     fn view(
@@ -319,7 +314,7 @@ impl<S: Sink> Tracer<S> {
             self.allocator.wrote(range.clone());
         }
         let (shadow, graph, view, _) = self.view(site, mem, flags);
-        shadow.write(graph, view.granule, range, |cell, _| view.access(cell));
+        shadow.write(graph, view.granule, range, |cell, mask| view.access(cell, mask));
     }
 
     fn change_lives(&mut self, changes: &[LifeChange]) {
@@ -346,38 +341,46 @@ impl<S: Sink> Tracer<S> {
     }
 
     fn flush_oldest(&mut self) {
-        let load = self.pending.remove(0);
-        self.read_memory(load.site, load.mem, load.range, Some(load.flags));
+        self.flush_at(0);
     }
 
-    /// Some bytes are about to be written. Loads of them wait no longer; a load of other bytes of the same granules waits on, but
-    /// what the write would hide from it is taken down now.
+    /// The waiting load at this index is an ordinary read, at the time at which it was made.
+    fn flush_at(&mut self, at: usize) {
+        let PendingLoad { mem, range, site, flags, before, .. } = self.pending.remove(at);
+        let (_, graph, view, _) = self.view(site, mem, Some(flags));
+        for (cell, mask, mut state) in before {
+            state.read(graph, view.granule, &view.read_access(cell, mask), mask);
+        }
+        self.read_memory(site, mem, range, Some(flags));
+    }
+
+    /// Some bytes are about to be written. Loads of them wait no longer. A load of other bytes of the same cells waits on, and
+    /// remembers what the write hides from it.
     fn flush_written(&mut self, mem: u32, range: &Range<u64>, hides: bool) {
         let overlaps = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
         while let Some(at) = self.pending.iter().position(|l| l.mem == mem && overlaps(&l.range, range)) {
-            let load = self.pending.remove(at);
-            self.read_memory(load.site, load.mem, load.range, Some(load.flags));
+            self.flush_at(at);
         }
         let cells = range.start & !(CELL - 1)..range.end.next_multiple_of(CELL);
-        for at in 0..self.pending.len() {
-            let load = &self.pending[at];
-            if hides && load.mem == mem && overlaps(&load.range, &cells) {
-                let load = load.clone();
-                self.peek_memory(load.site, load.mem, load.range, load.flags);
+        let shadow = shadow_of(&mut self.memories, mem);
+        for load in &mut self.pending {
+            if hides && load.mem == mem && load.before.is_empty() && overlaps(&load.range, &cells) {
+                load.before = shadow.snapshot(load.range.clone());
             }
         }
     }
 
     fn pend(&mut self, site: SiteId, mem: u32, range: Range<u64>, family: Rmw) {
-        if shadow_of(&mut self.memories, mem).is_own(&self.graph, range.clone()) {
-            return;
+        // What the segment wrote itself it may read and write as it likes.
+        if shadow_of(&mut self.memories, mem).has_own(&self.graph, range.clone()) {
+            return self.read_memory(site, mem, range, None);
         }
         if self.pending.len() >= PENDING_MAX {
             self.flush_oldest();
         }
         let flags = self.flags_at(range.start);
         let activation = self.activation_ids.last().copied().unwrap_or(0);
-        self.pending.push(PendingLoad { mem, range, family, site, activation, flags });
+        self.pending.push(PendingLoad { mem, range, family, site, activation, flags, before: Vec::new() });
     }
 
     /// Whether the store completes the pair that a waiting load began; the load then waits no longer.
@@ -433,10 +436,11 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    fn access(&self, cell: u64) -> Access {
+    fn access(&self, cell: u64, mask: u8) -> Access {
+        let first = cell + u64::from(mask.trailing_zeros());
         let flags = match self.flags {
             Some(flags) => flags,
-            None if self.allocator.is_inside() && self.allocator.is_allocators(cell) => IN_ALLOCATOR,
+            None if self.allocator.is_inside() && self.allocator.is_allocators(first) => IN_ALLOCATOR,
             None => 0,
         };
         let region = self.layout.region(self.mem, cell);
@@ -445,7 +449,7 @@ impl View<'_> {
     }
 
     fn read_access(&self, cell: u64, mask: u8) -> Access {
-        let mut to = self.access(cell);
+        let mut to = self.access(cell, mask);
         if to.region == EdgeClass::Stack {
             let last = cell + u64::from(7 - mask.leading_zeros());
             to.dead = (last | u64::from(self.granule.bytes() - 1)) < self.sp;

@@ -15,6 +15,8 @@ use EdgeKind::{Order, Result, Spawn, War, Waw};
 
 /// Operators charged at each spawn to the child and to the continuation unless told otherwise: Cilkscale's figure.
 pub const BURDEN_DEFAULT: u64 = 6250;
+/// Edges below which one thread is faster than several.
+const SMALL: usize = 100_000;
 /// Lanes that one pass looks at together.
 const LANES: usize = 8;
 
@@ -297,6 +299,9 @@ impl Lanes {
 
     fn spans(&self, trace: &Trace) -> Vec<u64> {
         let groups: Vec<&[Lane]> = self.lanes.chunks(LANES).collect();
+        if trace.edges().len() < SMALL {
+            return groups.iter().flat_map(|group| spans_of(trace, group)).collect();
+        }
         let workers = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len().max(1));
         let mut spans = vec![Vec::new(); groups.len()];
         std::thread::scope(|scope| {
@@ -437,7 +442,8 @@ fn heaviest_path(trace: &Trace, lane: &Lane) -> Path {
                 continue;
             }
             let other = arrive(trace, lane, &node, edges, &finish, |e| e.class.reported() != class);
-            let delay = all.finish - other.finish;
+            // A replay may be caused by an early start, so at M7 an edge can also be a gain.
+            let delay = all.finish.saturating_sub(other.finish);
             path.delays[class as usize] += delay;
             if delay > path.bottleneck.as_ref().map_or(0, |b| b.delay) {
                 let late = all.critical.filter(|c| c.class.reported() == class).unwrap_or(*edge);

@@ -48,3 +48,17 @@ pub fn loud(command: &mut Command) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_say_what_ran_and_what_it_said() {
+        let error = output(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err().to_string();
+        assert!(error.contains("sh -c") && error.contains("exit status: 3") && error.contains("why"), "{error}");
+        let error = output(&mut Command::new("no-such-program-anywhere")).unwrap_err().to_string();
+        assert!(error.contains("no-such-program-anywhere"), "{error}");
+        assert_eq!(output(Command::new("echo").arg("ok")).unwrap(), "ok\n");
+    }
+}

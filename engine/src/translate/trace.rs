@@ -45,6 +45,8 @@ struct Chain {
     /// The store that ended a load's chain.
     store: Option<Pos>,
     broken: bool,
+    /// Another chain that goes on in the same value, or 0: in `*p + *q` either load may be the one that is written back.
+    next: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -201,7 +203,7 @@ impl<'a> Tracing<'a> {
     }
 
     fn open_chain(&mut self, source: Source) -> u32 {
-        self.chains.push(Chain { source, family: Rmw::Plain, step: Step::None, store: None, broken: false });
+        self.chains.push(Chain { source, family: Rmw::Plain, step: Step::None, store: None, broken: false, next: 0 });
         self.chains.len() as u32
     }
 }
@@ -251,11 +253,18 @@ impl Translator<'_> {
         }
     }
 
-    /// Breaks a chain: its load and store, if they were tagged, are plain.
+    /// Breaks the chains of a value: their loads and stores, if they were tagged, are plain.
     pub(super) fn broke(&mut self, number: u32) {
-        if number == 0 {
-            return;
+        let mut at = number;
+        while at != 0 {
+            let Some(tracing) = &mut self.tracing else { return };
+            let next = std::mem::take(&mut tracing.chain(at).next);
+            self.broke_one(at);
+            at = next;
         }
+    }
+
+    fn broke_one(&mut self, number: u32) {
         let Some(tracing) = &mut self.tracing else { return };
         let chain = tracing.chain(number);
         chain.broken = true;
@@ -277,31 +286,39 @@ impl Translator<'_> {
         }
     }
 
-    /// The chain of a binary operation's result; breaks what does not go on.
+    /// The chains of a binary operation's result; breaks what does not go on.
     pub(super) fn combine(&mut self, op: BinaryOp, left: &Value, right: &Value) -> u32 {
         if self.tracing.is_none() || (left.chain == 0 && right.chain == 0) {
             return 0;
         }
-        let joined = family(op).and_then(|(family, commutes)| match (left.chain, right.chain) {
-            (number, 0) => Some((number, right, family)),
-            (0, number) if commutes => Some((number, left, family)),
-            _ => None,
-        });
-        if let (Some((number, other, family)), Some(tracing)) = (joined, &mut self.tracing) {
-            let chain = tracing.chain(number);
-            if !chain.broken && chain.store.is_none() && (chain.family == Rmw::Plain || chain.family == family) {
-                chain.family = family;
-                chain.step = match (chain.step, other.home) {
-                    (Step::None, Home::Const(_)) => Step::Constant,
-                    (Step::None, Home::Local(local)) => Step::Local(local),
-                    _ => Step::Other,
-                };
-                return number;
+        let Some((family, commutes)) = family(op) else {
+            self.broke(left.chain);
+            self.broke(right.chain);
+            return 0;
+        };
+        let mut kept = 0;
+        for (first, other, can) in [(left.chain, right, true), (right.chain, left, commutes)] {
+            let mut at = first;
+            while at != 0 {
+                let Some(tracing) = &mut self.tracing else { return 0 };
+                let chain = tracing.chain(at);
+                let next = std::mem::take(&mut chain.next);
+                let goes_on = can && !chain.broken && chain.store.is_none();
+                if goes_on && (chain.family == Rmw::Plain || chain.family == family) {
+                    chain.family = family;
+                    chain.step = match (chain.step, other.home) {
+                        (Step::None, Home::Const(_)) => Step::Constant,
+                        (Step::None, Home::Local(local)) => Step::Local(local),
+                        _ => Step::Other,
+                    };
+                    chain.next = std::mem::replace(&mut kept, at);
+                } else {
+                    self.broke_one(at);
+                }
+                at = next;
             }
         }
-        self.broke(left.chain);
-        self.broke(right.chain);
-        0
+        kept
     }
 
     /// An integer load at `at` begins a chain.
@@ -311,20 +328,23 @@ impl Translator<'_> {
 
     /// A store of this value: its role, if the value's chain can end here.
     pub(super) fn chain_to_store(&mut self, value: &Value, store: Pos, bytes: u32) {
-        if value.chain == 0 {
-            return;
-        }
-        let Some(tracing) = &mut self.tracing else { return };
-        let chain = tracing.chain(value.chain);
-        let whole = matches!(chain.source, Source::Load { bytes: loaded, .. } if loaded == bytes);
-        if chain.broken || chain.store.is_some() || chain.family == Rmw::Plain || !whole {
-            return self.broke(value.chain);
-        }
-        chain.store = Some(store);
-        let (Source::Load { at, .. }, family) = (chain.source, chain.family as u32) else { return };
-        for at in [at, store] {
-            let site = self.code.field(at, 3) & !7;
-            self.code.set_field(at, 3, site | family);
+        let mut number = value.chain;
+        while number != 0 {
+            let Some(tracing) = &mut self.tracing else { return };
+            let chain = tracing.chain(number);
+            let next = std::mem::take(&mut chain.next);
+            let whole = matches!(chain.source, Source::Load { bytes: loaded, .. } if loaded == bytes);
+            if chain.broken || chain.store.is_some() || chain.family == Rmw::Plain || !whole {
+                self.broke_one(number);
+            } else {
+                chain.store = Some(store);
+                let (Source::Load { at, .. }, family) = (chain.source, chain.family as u32) else { return };
+                for at in [at, store] {
+                    let site = self.code.field(at, 3) & !7;
+                    self.code.set_field(at, 3, site | family);
+                }
+            }
+            number = next;
         }
     }
 
@@ -364,8 +384,9 @@ impl Translator<'_> {
         let depth = self.controls.len();
         let Some(tracing) = &mut self.tracing else { return };
         tracing.writes.push((local, write));
-        if value.chain != 0 {
-            let chain = *tracing.chain(value.chain);
+        let mut number = value.chain;
+        while number != 0 {
+            let chain = *tracing.chain(number);
             match chain.source {
                 Source::Local { local: source, read } if source == local && !chain.broken && chain.family != Rmw::Plain => {
                     let Chain { family, step, .. } = chain;
@@ -373,8 +394,9 @@ impl Translator<'_> {
                 }
                 _ => {}
             }
-            self.broke(value.chain);
+            number = chain.next;
         }
+        self.broke(value.chain);
     }
 
     /// The value that `local.tee` leaves: it can be a result only where the local can.

@@ -148,3 +148,27 @@ fn unpack(archive: &Path, client: Client, into: &Path) -> Result<()> {
     }
     .map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_with_another_hash_is_refused() {
+        let work = tempfile::tempdir().unwrap();
+        std::fs::write(work.path().join("package.tgz"), "abc").unwrap();
+        let source = |sha256: &str| Source { from: Client::Npm, version: "1".to_owned(), file: None, sha256: sha256.to_owned() };
+        let right = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(find_by_hash(work.path(), &source(right)).unwrap(), work.path().join("package.tgz"));
+        let wrong = right.replace('b', "c");
+        let message = find_by_hash(work.path(), &source(&wrong)).unwrap_err().to_string();
+        assert!(message.contains(right) && message.contains(&wrong) && message.contains("package.tgz"), "{message}");
+    }
+
+    #[test]
+    fn names_become_one_part_of_a_path() {
+        for (name, expect) in [("lz4-sys", "lz4-sys"), ("@yowasp/yosys", "yowasp-yosys")] {
+            assert_eq!(slug(name), expect);
+        }
+    }
+}

@@ -87,3 +87,31 @@ fn expand(pattern: &str) -> Result<Vec<PathBuf>> {
     files.sort();
     Ok(files)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_give_sorted_files() {
+        let work = tempfile::tempdir().unwrap();
+        for name in ["lb.c", "la.c", "la.h", "x.c"] {
+            std::fs::write(work.path().join(name), "").unwrap();
+        }
+        let at = |name: &str| work.path().join(name);
+        let found = |pattern: &str| expand(&at(pattern).to_string_lossy());
+        assert_eq!(found("l*.c").unwrap(), [at("la.c"), at("lb.c")]);
+        assert_eq!(found("x.c").unwrap(), [at("x.c")]);
+        assert!(found("*.cc").unwrap_err().to_string().contains("no file matches"));
+    }
+
+    #[test]
+    fn places_are_filled_in() {
+        let lz4 = worksp_fixtures::program("lz4_compress").unwrap();
+        let Obtain::Build(recipe) = &lz4.obtain else { panic!("lz4_compress is built") };
+        for text in recipe.sources.iter().chain(&recipe.include) {
+            let filled = fill(lz4, text);
+            assert!(!filled.contains(['{', '}']), "{filled}");
+        }
+    }
+}
