@@ -5,16 +5,12 @@
 use std::panic::{catch_unwind, resume_unwind};
 
 use arbitrary::Unstructured;
-use worksp_engine::probe::{NoProbe, Probe, TracePlan};
+use worksp_differential::witness::{Watcher, Witness};
+use worksp_engine::probe::NoProbe;
 use worksp_engine::{
     CallError, Config, Engine, ExportItem, Extern, ExternType, HostError, InstanceId, Linker, Module, Store, TrapKind, Val,
     ValType,
 };
-
-/// Asks for every event and ignores it.
-#[derive(Default)]
-struct Ignore;
-impl Probe for Ignore {}
 
 /// What a host function of these programs answers: a value that depends on its arguments only.
 fn answer(ty: ValType, args: u64) -> Val {
@@ -73,7 +69,7 @@ struct Ours {
 }
 
 /// Runs a program with a probe and as much fuel as given. `None` when the engine refuses the program for a limit.
-fn ours<P: Probe + Default>(bytes: &[u8], counting: bool, fuel: Option<u64>) -> Option<Ours> {
+fn ours<P: Watcher>(bytes: &[u8], counting: bool, fuel: Option<u64>) -> Option<Ours> {
     let engine = Engine::new(Config { fuel: counting, ..Config::default() });
     let module = Module::new(&engine, bytes).unwrap_or_else(|e| panic!("a valid program was refused: {e}"));
     let mut store = Store::new(&engine);
@@ -100,7 +96,7 @@ fn ours<P: Probe + Default>(bytes: &[u8], counting: bool, fuel: Option<u64>) -> 
         }
         Err(worksp_engine::InstantiateError::Error(_)) => return None,
     };
-    store.set_trace_plan(instance, TracePlan { every_loop: true, ..TracePlan::default() });
+    store.set_trace_plan(instance, P::plan(&module));
     let mut call = |store: &mut Store, func, args: &[Val]| match linker.call(store, &mut probe, func, args) {
         Ok(values) => End::Returned(values.into_iter().map(see).collect()),
         Err(CallError::Trap(trap)) => End::Trapped(same(trap.kind())),
@@ -129,6 +125,7 @@ fn ours<P: Probe + Default>(bytes: &[u8], counting: bool, fuel: Option<u64>) -> 
         }
     }
     outcome.state = state(&store, &module, instance);
+    assert_eq!(probe.complaints(), Vec::<String>::new(), "events out of order");
     Some(Ours { outcome, work: store.work() })
 }
 
@@ -321,7 +318,7 @@ fn program(seed: u64) -> Option<Vec<u8>> {
 fn compare(seed: u64, bytes: &[u8]) -> bool {
     let Some(plain) = ours::<NoProbe>(bytes, false, None) else { return false };
     let counted = ours::<NoProbe>(bytes, true, None).expect("as in the plain run");
-    let traced = ours::<Ignore>(bytes, false, None).expect("as in the plain run");
+    let traced = ours::<Witness>(bytes, false, None).expect("as in the plain run");
     assert_eq!(plain.outcome, counted.outcome, "seed {seed}: counting changes the outcome");
     assert_eq!(plain.outcome, traced.outcome, "seed {seed}: tracing changes the outcome");
     assert_eq!(counted.work, traced.work, "seed {seed}: work differs");
@@ -335,7 +332,7 @@ fn compare(seed: u64, bytes: &[u8]) -> bool {
     for part in [3, 7, 11] {
         let fuel = counted.work * part / 13;
         let counted = ours::<NoProbe>(bytes, true, Some(fuel)).expect("as before");
-        let traced = ours::<Ignore>(bytes, false, Some(fuel)).expect("as before");
+        let traced = ours::<Witness>(bytes, false, Some(fuel)).expect("as before");
         assert_eq!((counted.outcome, counted.work), (traced.outcome, traced.work), "seed {seed}, fuel {fuel}");
     }
     true
