@@ -229,7 +229,8 @@ impl Shadow {
 impl Entry {
     #[inline(always)]
     fn covers_read(&self, mask: u8, current: u32, sets_base: SetIdx, flags: u8) -> bool {
-        (self.writer == current && mask & !self.wmask == 0)
+        // What was written in an earlier life is looked at again: it may have been freed.
+        (self.writer == current && mask & !self.wmask == 0 && self.wflags & STALE == 0)
             || (self.readers >= sets_base && mask & !self.rmask == 0 && self.rflags == flags)
     }
 
