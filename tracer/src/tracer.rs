@@ -102,6 +102,8 @@ pub struct Tracer<S> {
     granule: Granule,
     units: Units,
     roots: FxHashMap<u32, u32>,
+    /// By function: whether its calls are units or entry points at all.
+    is_marked: Vec<bool>,
     layout: Layout,
     entry_points: EntryPoints,
     outputs: Vec<bool>,
@@ -143,11 +145,17 @@ impl<S: Sink> Tracer<S> {
     /// A tracer for one instance, whose nodes go to `sink`.
     pub fn new(units: Units, options: TracerOptions, sink: S) -> Tracer<S> {
         let sp = options.layout.sp_initial().unwrap_or(0);
+        let marked: Vec<u32> = units.funcs().chain(options.entry_points.funcs()).collect();
+        let mut is_marked = vec![false; marked.iter().max().map_or(0, |f| *f as usize + 1)];
+        for func in marked {
+            is_marked[func as usize] = true;
+        }
         Tracer {
             graph: Segments::new(sink),
             granule: options.granule,
             units,
             roots: FxHashMap::default(),
+            is_marked,
             layout: options.layout,
             entry_points: options.entry_points,
             outputs: options.outputs,
@@ -236,11 +244,16 @@ impl<S: Sink> Tracer<S> {
         self.activations_count += 1;
         self.activation_ids.push(self.activations_count);
         let mut activation = Activation { entry_points, ..Activation::default() };
-        for boundary in [site.and_then(|site| self.units.of_site(site)), self.units.of_func(func)].into_iter().flatten() {
+        let is_marked = self.is_marked.get(func as usize).copied().unwrap_or(false);
+        if let Some(boundary) = site.and_then(|site| self.units.of_site(site)) {
             self.open_unit(boundary, work);
             activation.call_units += 1;
         }
-        if let Some(entry) = self.entry_points.get(func) {
+        if is_marked && let Some(boundary) = self.units.of_func(func) {
+            self.open_unit(boundary, work);
+            activation.call_units += 1;
+        }
+        if is_marked && let Some(entry) = self.entry_points.get(func) {
             self.flush_pending();
             activation.entry_points += 1;
             let changes = self.allocator.called(entry, args);
