@@ -125,6 +125,11 @@ impl EntryPoints {
         &self.names
     }
 
+    /// Their functions.
+    pub fn funcs(&self) -> impl Iterator<Item = u32> + '_ {
+        self.by_func.keys().copied()
+    }
+
     /// The entry point that a function is.
     pub fn get(&self, func: u32) -> Option<EntryPoint> {
         self.by_func.get(&func).copied()

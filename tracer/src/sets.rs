@@ -85,6 +85,13 @@ impl Sets {
         if set == EMPTY { EMPTY } else { self.child(set, BARRIER) }
     }
 
+    /// Whether the only member is `segment` with these flags.
+    #[inline]
+    pub fn is_only(&self, set: SetIdx, segment: u32, flags: u8) -> bool {
+        let node = &self.nodes[set as usize];
+        set != EMPTY && node.parent == EMPTY && node.member == segment << FLAG_BITS | u32::from(flags)
+    }
+
     fn child(&mut self, set: SetIdx, member: u32) -> SetIdx {
         let node = self.nodes[set as usize];
         if set != EMPTY && node.member == member {

@@ -10,9 +10,10 @@
 
 use std::ops::Range;
 
-use crate::cell::{Cell, DeltaKey, Granule, Readers, STALE, Writer};
+use crate::cell::{Cell, DeltaKey, Granule, Readers, STALE, Writer, class_of};
+use crate::edge::EdgeKind;
 use crate::segments::{Access, Segments};
-use crate::sets::SetIdx;
+use crate::sets::{EMPTY, SetIdx};
 use crate::trace::Sink;
 
 /// Bytes of memory under one entry.
@@ -123,7 +124,7 @@ impl Shadow {
     ) {
         for_cells(range, |cell, mask| {
             let to = access(cell, mask);
-            if !self.entry(cell).is_some_and(|e| e.covers_read(mask, graph.current(), graph.sets().base(), to.flags)) {
+            if !self.entry_mut(cell).read(graph, granule, &to, mask) {
                 self.with(graph, cell, |graph, state| state.read(graph, granule, &to, mask));
             }
         });
@@ -139,7 +140,7 @@ impl Shadow {
     ) {
         for_cells(range, |cell, mask| {
             let to = access(cell, mask);
-            if !self.entry(cell).is_some_and(|e| e.covers_write(mask, graph.current(), to.flags)) {
+            if !self.entry_mut(cell).write(graph, granule, &to, mask) {
                 self.with(graph, cell, |graph, state| state.write(graph, granule, &to, mask));
             }
         });
@@ -196,19 +197,14 @@ impl Shadow {
 
     /// Runs `f` on the state of a cell and stores it back in the smallest form that holds it.
     fn with<S: Sink>(&mut self, graph: &mut Segments<S>, cell: u64, f: impl FnOnce(&mut Segments<S>, &mut Cell)) {
-        let page = (cell >> PAGE_SHIFT) as usize;
-        if page >= self.pages.len() {
-            self.pages.resize_with(page + 1, || None);
-        }
-        let page = self.pages[page].get_or_insert_with(|| Box::new([Entry::default(); ENTRIES]));
-        let entry = &mut page[(cell >> 3) as usize % ENTRIES];
+        let entry = *self.entry_mut(cell);
         let spilled = (entry.wflags & SPILLED != 0).then_some(entry.site);
         let mut state = match spilled {
             Some(index) => std::mem::take(&mut self.cells[index as usize]),
             None => entry.unpack(),
         };
         f(graph, &mut state);
-        *entry = match Entry::pack(&state) {
+        let entry = match Entry::pack(&state) {
             Some(inline) => {
                 self.free.extend(spilled);
                 inline
@@ -223,19 +219,84 @@ impl Shadow {
                 entry
             }
         };
+        *self.entry_mut(cell) = entry;
+    }
+
+    #[inline]
+    fn entry_mut(&mut self, cell: u64) -> &mut Entry {
+        let page = (cell >> PAGE_SHIFT) as usize;
+        if page >= self.pages.len() {
+            self.pages.resize_with(page + 1, || None);
+        }
+        let page = self.pages[page].get_or_insert_with(|| Box::new([Entry::default(); ENTRIES]));
+        &mut page[(cell >> 3) as usize % ENTRIES]
     }
 }
 
 impl Entry {
     #[inline(always)]
     fn covers_read(&self, mask: u8, current: u32, sets_base: SetIdx, flags: u8) -> bool {
-        (self.writer == current && mask & !self.wmask == 0)
+        // What was written in an earlier life is looked at again: it may have been freed.
+        (self.writer == current && mask & !self.wmask == 0 && self.wflags & STALE == 0)
             || (self.readers >= sets_base && mask & !self.rmask == 0 && self.rflags == flags)
     }
 
     #[inline(always)]
     fn covers_write(&self, mask: u8, current: u32, flags: u8) -> bool {
         self.writer == current && mask & !self.wmask == 0 && mask & self.rmask == 0 && self.wflags & !SPILLED == flags
+    }
+
+    /// `Cell::read` where the result is an entry again; says whether it was.
+    fn read<S: Sink>(&mut self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8) -> bool {
+        if self.covers_read(mask, graph.current(), graph.sets().base(), to.flags) {
+            return true;
+        }
+        if self.wflags & SPILLED != 0 {
+            return false;
+        }
+        let own = if self.writer == graph.current() { self.wmask } else { 0 };
+        let exposed = granule.exposed(mask, own);
+        if exposed == 0 {
+            return true;
+        }
+        // Readers of some of the bytes, but not of others, are another set.
+        let is_first = self.rmask == 0;
+        let alone = || graph.sets().is_only(self.readers, graph.current(), to.flags);
+        if !is_first && self.rmask != exposed && !alone() {
+            return false;
+        }
+        if self.wmask & granule.expand(exposed) != 0 {
+            graph.edge(self.writer, EdgeKind::Raw, class_of(EdgeKind::Raw, self.wflags, false, to), self.site, to);
+        }
+        let before = if is_first { EMPTY } else { self.readers };
+        let current = graph.current();
+        self.readers = graph.sets_mut().push(before, current, to.flags);
+        self.rmask |= exposed;
+        self.rflags = to.flags;
+        true
+    }
+
+    /// `Cell::write` likewise.
+    fn write<S: Sink>(&mut self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8) -> bool {
+        let current = graph.current();
+        if self.covers_write(mask, current, to.flags) {
+            return true;
+        }
+        let same = self.writer == current && self.wflags == to.flags;
+        if self.wflags & SPILLED != 0 || (self.wmask & !mask != 0 && !same) {
+            return false;
+        }
+        let wide = granule.expand(mask);
+        if self.wmask & wide != 0 {
+            graph.edge(self.writer, EdgeKind::Waw, class_of(EdgeKind::Waw, self.wflags, false, to), self.site, to);
+        }
+        if self.rmask & wide != 0 {
+            graph.edges_from_set(self.readers, &[EdgeKind::War], 0, to, |kind, flags, stale| class_of(kind, flags, stale, to));
+        }
+        self.rmask &= !mask;
+        self.wmask = if same { self.wmask | mask } else { mask };
+        (self.writer, self.site, self.wflags) = (current, to.site, to.flags);
+        true
     }
 
     /// Whether there is no life to end.
@@ -288,11 +349,20 @@ impl Entry {
 
 /// A cell whose accesses all meet, outside of linear memory: a global, a growth counter.
 pub(crate) fn read_single<S: Sink>(cell: &mut Cell, graph: &mut Segments<S>, to: &Access) {
+    let is_own = matches!(cell.writers[..], [w] if w.segment == graph.current());
+    let is_known = matches!(cell.readers[..], [r] if graph.sets().is_current(r.set) && r.flags == to.flags);
+    if is_own || is_known {
+        return;
+    }
     cell.read(graph, Granule::Eight, to, 1);
 }
 
 /// Likewise a write.
 pub(crate) fn write_single<S: Sink>(cell: &mut Cell, graph: &mut Segments<S>, to: &Access) {
+    let is_own = matches!(cell.writers[..], [w] if w.segment == graph.current() && w.flags == to.flags);
+    if is_own && cell.readers.is_empty() {
+        return;
+    }
     cell.write(graph, Granule::Eight, to, 1);
 }
 

@@ -102,6 +102,8 @@ pub struct Tracer<S> {
     granule: Granule,
     units: Units,
     roots: FxHashMap<u32, u32>,
+    /// By function: whether its calls are units or entry points at all.
+    is_marked: Vec<bool>,
     layout: Layout,
     entry_points: EntryPoints,
     outputs: Vec<bool>,
@@ -121,6 +123,8 @@ pub struct Tracer<S> {
 
     allocator: Allocator,
     pending: SmallVec<[PendingLoad; 2]>,
+    /// A bit for every cell that a waiting load may touch, by its number modulo 64.
+    pending_cells: u64,
     /// Counts activations, so that each has its own number.
     activations_count: u64,
     /// The numbers of the open activations.
@@ -141,11 +145,17 @@ impl<S: Sink> Tracer<S> {
     /// A tracer for one instance, whose nodes go to `sink`.
     pub fn new(units: Units, options: TracerOptions, sink: S) -> Tracer<S> {
         let sp = options.layout.sp_initial().unwrap_or(0);
+        let marked: Vec<u32> = units.funcs().chain(options.entry_points.funcs()).collect();
+        let mut is_marked = vec![false; marked.iter().max().map_or(0, |f| *f as usize + 1)];
+        for func in marked {
+            is_marked[func as usize] = true;
+        }
         Tracer {
             graph: Segments::new(sink),
             granule: options.granule,
             units,
             roots: FxHashMap::default(),
+            is_marked,
             layout: options.layout,
             entry_points: options.entry_points,
             outputs: options.outputs,
@@ -162,6 +172,7 @@ impl<S: Sink> Tracer<S> {
             host_chain: Chain::default(),
             allocator: Allocator::default(),
             pending: SmallVec::new(),
+            pending_cells: 0,
             activations_count: 0,
             activation_ids: Vec::new(),
             returned_in: 0,
@@ -233,11 +244,16 @@ impl<S: Sink> Tracer<S> {
         self.activations_count += 1;
         self.activation_ids.push(self.activations_count);
         let mut activation = Activation { entry_points, ..Activation::default() };
-        for boundary in [site.and_then(|site| self.units.of_site(site)), self.units.of_func(func)].into_iter().flatten() {
+        let is_marked = self.is_marked.get(func as usize).copied().unwrap_or(false);
+        if let Some(boundary) = site.and_then(|site| self.units.of_site(site)) {
             self.open_unit(boundary, work);
             activation.call_units += 1;
         }
-        if let Some(entry) = self.entry_points.get(func) {
+        if is_marked && let Some(boundary) = self.units.of_func(func) {
+            self.open_unit(boundary, work);
+            activation.call_units += 1;
+        }
+        if is_marked && let Some(entry) = self.entry_points.get(func) {
             self.flush_pending();
             activation.entry_points += 1;
             let changes = self.allocator.called(entry, args);
@@ -340,13 +356,19 @@ impl<S: Sink> Tracer<S> {
         }
     }
 
+    fn take_pending(&mut self, at: usize) -> PendingLoad {
+        let load = self.pending.remove(at);
+        self.pending_cells = self.pending.iter().fold(0, |bits, load| bits | bits_of(&load.range));
+        load
+    }
+
     fn flush_oldest(&mut self) {
         self.flush_at(0);
     }
 
     /// The waiting load at this index is an ordinary read, at the time at which it was made.
     fn flush_at(&mut self, at: usize) {
-        let PendingLoad { mem, range, site, flags, before, .. } = self.pending.remove(at);
+        let PendingLoad { mem, range, site, flags, before, .. } = self.take_pending(at);
         let (_, graph, view, _) = self.view(site, mem, Some(flags));
         for (cell, mask, mut state) in before {
             state.read(graph, view.granule, &view.read_access(cell, mask), mask);
@@ -380,6 +402,7 @@ impl<S: Sink> Tracer<S> {
         }
         let flags = self.flags_at(range.start);
         let activation = self.activation_ids.last().copied().unwrap_or(0);
+        self.pending_cells |= bits_of(&range);
         self.pending.push(PendingLoad { mem, range, family, site, activation, flags, before: Vec::new() });
     }
 
@@ -394,7 +417,7 @@ impl<S: Sink> Tracer<S> {
                 && load.activation == activation
                 && load.flags == flags
         });
-        found.map(|at| self.pending.remove(at)).is_some()
+        found.map(|at| self.take_pending(at)).is_some()
     }
 
     fn delta(&mut self, site: SiteId, mem: u32, range: Range<u64>, family: Rmw) {
@@ -481,6 +504,11 @@ fn cell_of(cells: &mut Vec<Cell>, index: u32) -> &mut Cell {
     &mut cells[index]
 }
 
+/// The bits of [`Tracer::pending_cells`] of a load.
+fn bits_of(range: &Range<u64>) -> u64 {
+    1 << (range.start / CELL % 64) | 1 << ((range.end - 1) / CELL % 64)
+}
+
 /// The shadow of a table has eight bytes for an element.
 fn element_range(range: Range<u64>) -> Range<u64> {
     range.start.saturating_mul(CELL)..range.end.saturating_mul(CELL)
@@ -556,7 +584,7 @@ impl<S: Sink> Probe for Tracer<S> {
     #[inline(always)]
     fn store(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
         if !self.allocator.is_inside()
-            && self.pending.is_empty()
+            && self.pending_cells >> (addr / CELL % 64) & 1 == 0
             && let Some(shadow) = self.memories.get(mem as usize)
             && shadow.store_is_known(addr, len, self.graph.current(), 0)
         {

@@ -212,6 +212,11 @@ impl Units {
         (self.boundaries.len() - 1) as u32
     }
 
+    /// The functions that are units.
+    pub fn funcs(&self) -> impl Iterator<Item = u32> + '_ {
+        self.funcs.keys().copied()
+    }
+
     #[inline]
     pub(crate) fn of_func(&self, func: u32) -> Option<u32> {
         self.funcs.get(&func).copied()

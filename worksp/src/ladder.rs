@@ -425,8 +425,9 @@ impl Path {
     }
 }
 
-/// Walks the heaviest path of a lane backwards and sums the delay that each class causes along it. Where two predecessors finish
-/// at the same time, the path goes through the earlier one.
+/// Walks the heaviest path of a lane backwards and sums the delay that each class causes along it: how much earlier a node would
+/// finish but for the predecessors that it has an edge of the class from. A predecessor of two classes counts for both, so that
+/// both bind; a structural one counts for none. Where two predecessors finish at the same time, the path goes through the earlier.
 fn heaviest_path(trace: &Trace, lane: &Lane) -> Path {
     let finish = finish_times(trace, lane);
     let mut path = Path::default();
@@ -435,19 +436,15 @@ fn heaviest_path(trace: &Trace, lane: &Lane) -> Path {
         let edges = trace.edges_into(at as NodeIdx);
         let node = trace.nodes()[at];
         let all = arrive(trace, lane, &node, edges, &finish, |_| true);
-        let mut seen = [false; CLASSES.len()];
-        for edge in edges.iter().filter(|e| !e.kind.is_structural() && lane.keep.keeps(e.kind, e.class)) {
-            let class = edge.class.reported();
-            if std::mem::replace(&mut seen[class as usize], true) {
-                continue;
-            }
-            let other = arrive(trace, lane, &node, edges, &finish, |e| e.class.reported() != class);
+        for (class, sources) in sources_by_class(lane, edges) {
+            let other = arrive(trace, lane, &node, edges, &finish, |e| sources.binary_search(&e.from).is_err());
             // A replay may be caused by an early start, so at M7 an edge can also be a gain.
             let delay = all.finish.saturating_sub(other.finish);
             path.delays[class as usize] += delay;
             if delay > path.bottleneck.as_ref().map_or(0, |b| b.delay) {
-                let late = all.critical.filter(|c| c.class.reported() == class).unwrap_or(*edge);
-                path.bottleneck = Some(Bottleneck { edge: late, to: at as NodeIdx, delay });
+                let is_late = |e: &&Edge| e.class.reported() == class && lane.keep.keeps(e.kind, e.class);
+                let late = edges.iter().filter(is_late).rev().max_by_key(|e| finish[e.from as usize]);
+                path.bottleneck = late.map(|edge| Bottleneck { edge: *edge, to: at as NodeIdx, delay });
             }
         }
         match all.critical {
@@ -455,6 +452,20 @@ fn heaviest_path(trace: &Trace, lane: &Lane) -> Path {
             None => return path,
         }
     }
+}
+
+/// The classes of the kept edges into a node, as reports name them, each with the nodes that its edges come from, in order.
+fn sources_by_class(lane: &Lane, edges: &[Edge]) -> Vec<(EdgeClass, Vec<NodeIdx>)> {
+    let mut sources: Vec<(EdgeClass, Vec<NodeIdx>)> = Vec::new();
+    for edge in edges.iter().filter(|e| !e.kind.is_structural() && lane.keep.keeps(e.kind, e.class)) {
+        let class = edge.class.reported();
+        match sources.iter_mut().find(|(c, _)| *c == class) {
+            Some((_, from)) if from.last() == Some(&edge.from) => {}
+            Some((_, from)) => from.push(edge.from),
+            None => sources.push((class, vec![edge.from])),
+        }
+    }
+    sources
 }
 
 /// When a node finishes, and because of which edge.

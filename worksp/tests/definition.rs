@@ -75,3 +75,42 @@ proptest! {
         check_all(&ops);
     }
 }
+
+/// Sequences that random streams seldom hit.
+#[test]
+fn corners() {
+    use Op::*;
+    let unit = |ops: &[Op]| [&[Unit, Work(5)], ops, &[Ret]].concat();
+    let cases: &[&[Op]] = &[
+        // The deltas of two lives of one block do not commute: they have nothing to do with each other.
+        &[Malloc(0, 16, false), Free(0), Malloc(0, 16, false)],
+        &[
+            &[Malloc(0, 16, false)][..],
+            &unit(&[BlockDelta(0, 4, 4, 1)]),
+            &[Free(0), Malloc(0, 16, false)],
+            &unit(&[BlockDelta(0, 4, 4, 1)]),
+        ]
+        .concat(),
+        // A delta that was partly overwritten no longer stands for all of its bytes.
+        &[
+            unit(&[Delta(72, 4, 1)]),
+            unit(&[Store(72, 1)]),
+            unit(&[Delta(72, 4, 1)]),
+            unit(&[Load(72, 1)]),
+            unit(&[Load(74, 1)]),
+        ]
+        .concat(),
+        // A write to a neighbour hides what the load of a possible pair saw.
+        &[unit(&[Store(64, 8)]), unit(&[TaggedLoad(64, 4, 1), Store(68, 4), TaggedStore(64, 4, 1)])].concat(),
+        &[unit(&[Store(64, 8)]), unit(&[TaggedLoad(64, 4, 1), Store(68, 4)])].concat(),
+        // Readers of many segments, twice joined.
+        &[unit(&[Load(80, 4)]).repeat(40), unit(&[Store(80, 1)]), unit(&[Load(81, 1)]).repeat(20), unit(&[Store(80, 4)])]
+            .concat(),
+        // Deltas of many segments, then a read and a delta of another family.
+        &[unit(&[Delta(80, 4, 1)]).repeat(40), unit(&[Load(80, 4)]), unit(&[Delta(80, 4, 2)]), unit(&[Delta(80, 4, 1)])]
+            .concat(),
+    ];
+    for ops in cases {
+        check_all(ops);
+    }
+}

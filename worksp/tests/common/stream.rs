@@ -34,7 +34,7 @@ const BLOCKS: u64 = 3;
 /// Heap that is in no block.
 const WILD: u64 = 208;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Op {
     Work(u8),
     Unit,

@@ -1,0 +1,207 @@
+//! For every class of dependence, a small program whose tasks hang together by nothing else: it must bind, and its tasks must come
+//! apart at exactly the rung that removes it.
+
+mod common;
+
+use worksp::ladder::{BURDEN_DEFAULT, Ladder, Rung};
+use worksp_tracer::Granule;
+
+const SPIN: &str = "(local.set $n (i32.const 100)) (loop (br_if 0 (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))";
+
+fn trace(fields: &str, units: &[&str]) -> (worksp_tracer::Trace, Ladder) {
+    let text = format!(
+        r#"(module
+            (import "host" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+            (import "host" "yield" (func $yield))
+            (memory (export "memory") 2)
+            (global $__stack_pointer (mut i32) (i32.const 1024))
+            (global (export "__data_end") i32 (i32.const 2048))
+            (global $g (mut i32) (i32.const 0))
+            (table $t 4 funcref)
+            {fields})"#
+    );
+    let run = common::Run { text: &text, calls: &[("run", &[])], units, granule: Granule::Eight };
+    let trace = common::trace(&run);
+    let ladder = Ladder::of(&trace, BURDEN_DEFAULT);
+    (trace, ladder)
+}
+
+/// `apart`: the first rung at which the spin loops of the tasks overlap; `None` when no rung parts them.
+fn check(what: &str, fields: &str, units: &[&str], binding: &str, apart: Option<&str>) {
+    let (_, ladder) = trace(fields, units);
+    let is_apart = |rung: &Rung| ladder.parallelism(rung.span) > 2.0;
+    let first = ladder.rungs[1..].iter().find(|r| is_apart(r)).map(|r| r.name);
+    let spans: Vec<_> = ladder.rungs.iter().map(|r| (r.name, r.span, &r.binding)).collect();
+    assert_eq!(first, apart, "{what}: {spans:?}");
+    assert!(is_apart(&ladder.rungs[0]), "{what}: {spans:?}");
+    let bound: Vec<&str> = ladder.rungs[1].binding.iter().map(|c| c.name()).collect();
+    let expect: Vec<&str> = if apart == Some("M1") { vec![] } else { binding.split(' ').collect() };
+    assert_eq!(bound, expect, "{what}");
+}
+
+/// Six calls of a task of which `link` is all that could chain them.
+fn check_task(what: &str, link: &str, more: &str, binding: &str, apart: Option<&str>) {
+    let calls = "(call $task)".repeat(6);
+    let fields =
+        format!("{more} (func $task (local $n i32) {SPIN} {link}) (func $run (export \"run\") {calls})");
+    check(what, &fields, &["func:task"], binding, apart);
+}
+
+/// Six iterations of a loop in `run` that has locals `$x $y` and a float `$f`; `after` follows the loop.
+fn check_loop(what: &str, body: &str, after: &str, binding: &str, apart: Option<&str>) {
+    let fields = format!(
+        r#"(func $spin (local $n i32) {SPIN})
+           (func $id (param i32) (result i32) (local.get 0))
+           (func $run (export "run") (local $i i32) (local $x i32) (local $y i32) (local $f f32) (local $n i32)
+             (loop $l (call $spin) {body}
+               (local.set $i (i32.add (local.get $i) (i32.const 1)))
+               (br_if $l (i32.lt_u (local.get $i) (i32.const 6))))
+             {after})"#
+    );
+    check(what, &fields, &["loop:run#0"], binding, apart);
+}
+
+#[test]
+fn tasks() {
+    check_task("nothing", "", "", "", Some("M1"));
+    let set = "(global.set $g (i32.mul (i32.add (global.get $g) (i32.const 1)) (i32.const 3)))";
+    check_task("global", set, "", "global", None);
+    check_task("global, written only", "(global.set $g (i32.const 1))", "", "global", Some("M7"));
+    let sp = "(global.set $__stack_pointer (i32.sub (global.get $__stack_pointer) (i32.const 16)))
+              (global.set $__stack_pointer (i32.add (global.get $__stack_pointer) (i32.const 16)))";
+    check_task("stack pointer", sp, "", "sp", Some("M2"));
+    check_task("static", "(i32.store (i32.const 1028) (i32.mul (i32.load (i32.const 1028)) (i32.const 3)))", "", "static", None);
+    check_task("stack above", "(i32.store (i32.const 1000) (i32.const 1))", "", "stack", Some("M2"));
+    let copy = "(memory.copy (i32.const 70000) (i32.const 70064) (i32.const 32))";
+    check_task("heap by bulk operators", copy, "", "heap", Some("M7"));
+    check_task("delta", "(i32.store (i32.const 70000) (i32.sub (i32.load (i32.const 70000)) (i32.const 3)))", "", "delta", Some("M4"));
+    check_task("xor", "(i64.store (i32.const 70000) (i64.xor (i64.load (i32.const 70000)) (i64.const 3)))", "", "delta", Some("M4"));
+    let other = "(i32.store (i32.const 70000) (i32.add (i32.load (i32.const 70000)) (i32.load (i32.const 70008))))";
+    check_task("delta by a loaded value", other, "", "delta", Some("M4"));
+    let other = "(i32.store (i32.const 70000) (i32.add (i32.load (i32.const 70008)) (i32.load (i32.const 70000))))";
+    check_task("delta by a loaded value, the other way", other, "", "delta", Some("M4"));
+    let twice = "(i32.store (i32.const 70000) (i32.add (i32.load (i32.const 70000)) (i32.load (i32.const 70000))))";
+    check_task("doubling is no delta", twice, "", "heap delta", None);
+    let minus = "(i32.store (i32.const 70000) (i32.sub (i32.const 1) (i32.load (i32.const 70000))))";
+    check_task("negation is no delta", minus, "", "heap", None);
+    let tested = "(if (i32.load (i32.const 70000)) (then (nop)))
+                  (i32.store (i32.const 70000) (i32.add (i32.load (i32.const 70000)) (i32.const 3)))";
+    check_task("delta beside a plain read", tested, "", "heap delta", None);
+    let table = "(table.set $t (i32.const 1) (table.get $t (i32.const 1)))";
+    check_task("table", table, "", "table", None);
+    check_task("growth", "(drop (memory.grow (i32.const 1)))", "", "growth", None);
+    check_task("size", "(drop (memory.size))", "", "growth", Some("M1"));
+    check_task("output", "(drop (call $fd_write (i32.const 1) (i32.const 1100) (i32.const 1) (i32.const 1200)))", "", "output", Some("M5"));
+    check_task("host", "(call $yield)", "", "host", Some("M6"));
+}
+
+#[test]
+fn loops() {
+    check_loop("induction", "", "", "induction", Some("M2"));
+    check_loop("scalar", "(local.set $x (i32.mul (i32.add (local.get $x) (i32.const 1)) (i32.const 3)))", "", "scalar induction", None);
+    check_loop("reduction", "(local.set $x (i32.add (local.get $x) (local.get $i)))", "", "induction reduction", Some("M4"));
+    let load = "(local.set $x (i32.add (local.get $x) (i32.load (i32.const 70000))))";
+    check_loop("reduction over loads", load, "", "induction reduction", Some("M4"));
+    check_loop("doubling", "(local.set $x (i32.add (local.get $x) (local.get $x)))", "", "scalar induction", None);
+    let float = "(local.set $f (f32.add (local.get $f) (f32.const 1)))";
+    check_loop("float sums stay", float, "", "scalar induction", None);
+    let used = "(local.set $x (i32.add (local.get $x) (i32.const 3))) (local.set $x (i32.xor (local.get $x) (i32.const 3)))";
+    check_loop("two families", used, "", "scalar induction", None);
+}
+
+#[test]
+fn a_live_out_waits_for_its_iterations() {
+    // After the loop, work that needs the sum, and as much that does not.
+    let with = |after: &str| {
+        let body = "(local.set $x (i32.add (local.get $x) (local.get $i)))";
+        let fields = format!(
+            r#"(func $spin (local $n i32) {SPIN})
+               (func $run (export "run") (local $i i32) (local $x i32) (local $n i32)
+                 (loop $l (call $spin) {body}
+                   (local.set $i (i32.add (local.get $i) (i32.const 1)))
+                   (br_if $l (i32.lt_u (local.get $i) (i32.const 6))))
+                 {after} {SPIN})"#
+        );
+        let (_, ladder) = trace(&fields, &["loop:run#0"]);
+        ladder.rungs[4].span
+    };
+    let (needs, ignores) = (with("(i32.store (i32.const 70000) (local.get $x))"), with("(i32.store (i32.const 70000) (i32.const 1))"));
+    assert!(needs > ignores + 300, "{needs} {ignores}");
+}
+
+#[test]
+fn results() {
+    let program = |use_it: &str| {
+        format!(
+            r#"(func $task (param i32) (result i32) (local $n i32) {SPIN} (local.get 0))
+               (func $run (export "run") (local $x i32) (local $n i32)
+                 (local.set $x (call $task (i32.const 1))) {use_it}
+                 (local.set $x (call $task (i32.const 2))) {use_it}
+                 (local.set $x (call $task (i32.const 3))) {use_it})"#
+        )
+    };
+    check("dropped", &program("(drop (local.get $x))"), &["func:task"], "result", Some("M1"));
+    check("moved", &program("(drop (block (result i32) (local.get $x)))"), &["func:task"], "result", Some("M1"));
+    check("stored", &program("(i32.store (i32.const 70000) (local.get $x))"), &["func:task"], "result", None);
+    check("compared", &program("(if (local.get $x) (then (nop)))"), &["func:task"], "result", None);
+}
+
+#[test]
+fn allocator() {
+    let malloc = r#"(func $malloc (export "malloc") (param $size i32) (result i32) (local $at i32)
+            (local.set $at (i32.load (i32.const 1024)))
+            (i32.store (i32.const 1024) (i32.add (local.get $at) (local.get $size)))
+            (i32.store (local.get $at) (local.get $size))
+            (i32.add (local.get $at) (i32.const 8)))
+        (func $free (export "free") (param i32) (i32.store (i32.const 1028) (local.get 0)) (i32.store (local.get 0) (i32.const 0)))
+        (data (i32.const 1024) "\00\00\01\00")"#;
+    let link = "(i32.store (local.tee $n (call $malloc (i32.const 24))) (i32.const 7)) (call $free (local.get $n))";
+    check_task("allocator", link, malloc, "allocator", Some("M3"));
+    // A free list of one: every block is the same address, and its next life has nothing to do with the last.
+    let reuse = r#"(func $malloc (export "malloc") (param $size i32) (result i32)
+            (i32.store (i32.const 1024) (i32.mul (i32.load (i32.const 1024)) (i32.const 5))) (i32.const 70000))
+        (func $free (export "free") (param i32) (i32.store (i32.const 1028) (i32.mul (i32.load (i32.const 1028)) (i32.const 3))))"#;
+    let link = "(i32.store (local.tee $n (call $malloc (i32.const 24))) (i32.const 7))
+                (i32.store (local.get $n) (i32.mul (i32.load (local.get $n)) (i32.const 3))) (call $free (local.get $n))";
+    check_task("reuse of an address", link, reuse, "allocator", Some("M3"));
+}
+
+#[test]
+fn stack_reads_of_an_earlier_owner_make_m2_invalid() {
+    use worksp::ladder::Validity;
+    // The parent claims a frame and does not fill it; what its second task reads there is what an earlier call left.
+    let fields = r#"
+        (func $leave (local $n i32) (global.set $__stack_pointer (i32.sub (global.get $__stack_pointer) (i32.const 16)))
+            (i32.store (global.get $__stack_pointer) (i32.const 7))
+            (global.set $__stack_pointer (i32.add (global.get $__stack_pointer) (i32.const 16))))
+        (func $look (drop (i32.load (global.get $__stack_pointer))))
+        (func $run (export "run") (call $leave)
+            (global.set $__stack_pointer (i32.sub (global.get $__stack_pointer) (i32.const 16)))
+            (call $look))"#;
+    let (_, ladder) = trace(fields, &["func:leave", "func:look"]);
+    assert!(matches!(&ladder.rungs[2].validity, Validity::Invalid(w) if w.address == 1008), "{:?}", ladder.rungs[2].validity);
+    assert!(matches!(ladder.rungs[7].validity, Validity::Invalid(_)));
+    // The same with a frame that the parent fills.
+    let sound = fields.replace("(call $look))", "(i32.store (global.get $__stack_pointer) (i32.const 1)) (call $look))");
+    let (_, ladder) = trace(&sound, &["func:leave", "func:look"]);
+    assert_eq!(ladder.rungs[2].validity, Validity::Valid);
+}
+
+#[test]
+fn reads_of_freed_bytes_make_m3_invalid() {
+    use worksp::ladder::Validity;
+    let program = |late: &str| {
+        format!(
+            r#"(func $malloc (export "malloc") (param i32) (result i32)
+                 (i32.store (i32.const 1024) (i32.add (i32.load (i32.const 1024)) (i32.const 1))) (i32.const 70000))
+               (func $free (export "free") (param i32) (i32.store (i32.const 1024) (i32.const 0)))
+               (func $task (local $p i32) (local.set $p (call $malloc (i32.const 8))) (i32.store (local.get $p) (i32.const 1))
+                 (call $free (local.get $p)) {late})
+               (func $run (export "run") (call $task) (call $task))"#
+        )
+    };
+    let (_, ladder) = trace(&program(""), &["func:task"]);
+    assert_eq!(ladder.rungs[3].validity, Validity::Valid);
+    let (_, ladder) = trace(&program("(drop (i32.load (local.get $p)))"), &["func:task"]);
+    assert!(matches!(&ladder.rungs[3].validity, Validity::Invalid(w) if w.address == 70000), "{:?}", ladder.rungs[3].validity);
+}
