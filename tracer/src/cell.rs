@@ -118,8 +118,8 @@ pub(crate) struct Deltas {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cell {
     pub writers: SmallVec<[Writer; 2]>,
-    pub readers: SmallVec<[Readers; 2]>,
-    pub deltas: SmallVec<[Deltas; 1]>,
+    pub readers: SmallVec<[Readers; 4]>,
+    pub deltas: Vec<Deltas>,
 }
 
 /// The class of an edge whose earlier end has these flags.
@@ -230,7 +230,7 @@ impl Cell {
             r.mask &= !mask;
             r.mask != 0
         });
-        self.deltas.retain(|d| {
+        self.deltas.retain_mut(|d| {
             d.mask &= !mask;
             d.mask != 0
         });
@@ -263,20 +263,40 @@ impl Cell {
     fn add_reader<S: Sink>(&mut self, graph: &mut Segments<S>, mask: u8, flags: u8) {
         let current = graph.current();
         let mut rest = mask;
-        for r in std::mem::take(&mut self.readers) {
+        for at in 0..self.readers.len() {
+            let r = self.readers[at];
             let part = r.mask & mask;
-            rest &= !part;
-            if r.mask & !mask != 0 {
-                self.push_readers(Readers { mask: r.mask & !mask, ..r });
+            if part == 0 {
+                continue;
             }
-            if part != 0 {
-                let set = graph.sets_mut().push(r.set, current, flags);
-                self.push_readers(Readers { set, mask: part, flags });
+            rest &= !part;
+            let new = Readers { set: graph.sets_mut().push(r.set, current, flags), mask: part, flags };
+            if part == r.mask {
+                self.readers[at] = new;
+            } else {
+                self.readers[at].mask &= !part;
+                self.readers.push(new);
             }
         }
         if rest != 0 {
             let set = graph.sets_mut().push(EMPTY, current, flags);
-            self.push_readers(Readers { set, mask: rest, flags });
+            self.readers.push(Readers { set, mask: rest, flags });
+        }
+        self.merge_readers();
+    }
+
+    /// Bytes with the same readers share a record.
+    fn merge_readers(&mut self) {
+        let mut at = 1;
+        while at < self.readers.len() {
+            let r = self.readers[at];
+            match self.readers[..at].iter_mut().find(|other| other.set == r.set) {
+                Some(other) => {
+                    other.mask |= r.mask;
+                    self.readers.swap_remove(at);
+                }
+                None => at += 1,
+            }
         }
     }
 

@@ -81,12 +81,12 @@ fn tasks() {
     let other = "(i32.store (i32.const 70000) (i32.add (i32.load (i32.const 70008)) (i32.load (i32.const 70000))))";
     check_task("delta by a loaded value, the other way", other, "", "delta", Some("M4"));
     let twice = "(i32.store (i32.const 70000) (i32.add (i32.load (i32.const 70000)) (i32.load (i32.const 70000))))";
-    check_task("doubling is no delta", twice, "", "heap delta", None);
+    check_task("doubling is no delta", twice, "", "heap", None);
     let minus = "(i32.store (i32.const 70000) (i32.sub (i32.const 1) (i32.load (i32.const 70000))))";
     check_task("negation is no delta", minus, "", "heap", None);
     let tested = "(if (i32.load (i32.const 70000)) (then (nop)))
                   (i32.store (i32.const 70000) (i32.add (i32.load (i32.const 70000)) (i32.const 3)))";
-    check_task("delta beside a plain read", tested, "", "heap delta", None);
+    check_task("delta beside a plain read", tested, "", "heap", None);
     let table = "(table.set $t (i32.const 1) (table.get $t (i32.const 1)))";
     check_task("table", table, "", "table", None);
     check_task("growth", "(drop (memory.grow (i32.const 1)))", "", "growth", None);
