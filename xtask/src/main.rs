@@ -1,2 +1,147 @@
-//! Project tasks.
-fn main() {}
+//! Project tasks: `cargo xtask TASK`.
+//!
+//! ```text
+//! setup ──► fetch ──► e2e, bench ──► results/SUITE/raw ──► summarize
+//! ```
+#![forbid(unsafe_code)]
+
+mod bench;
+mod e2e;
+mod fetch;
+mod setup;
+mod sh;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use std::process::{Command, ExitCode};
+use worksp_fixtures::{Program, Size};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Project tasks", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what building the fixtures needs (a C compiler for WebAssembly, pip, npm); quiet when all is there
+    Setup,
+    /// Obtain and build the real programs: pinned versions, checked hashes, cached
+    Fetch(FetchArgs),
+    /// Record and trace every request of the programs, compare the results, print a table
+    E2e(Which),
+    /// Run a benchmark suite: alternating rounds, checked results, raw samples and a summary under results/
+    Bench {
+        /// The suite
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(bench::names()))]
+        suite: String,
+        /// Only these cases (repeatable)
+        #[arg(long = "case")]
+        cases: Vec<String>,
+        /// Rounds, instead of the suite's own number
+        #[arg(long)]
+        rounds: Option<usize>,
+    },
+    /// Rewrite the summaries under results/ from the raw samples
+    Summarize {
+        /// Write nothing; fail when a summary is not what its raw samples give
+        #[arg(long)]
+        check: bool,
+    },
+    /// Run files of the specification suite's format (.wast) on the engine
+    Wast {
+        /// The files
+        #[arg(required = true)]
+        files: Vec<std::path::PathBuf>,
+    },
+    /// Everything that must pass before a change lands: set-up, fetch, tests, the small programs, summaries
+    Ci,
+    /// Rewrite golden files and expected texts by running the tests; look at the difference before committing it
+    Bless,
+    /// A subject of known cost, for the suite `harness`
+    #[command(hide = true)]
+    Spin {
+        /// Steps
+        count: u64,
+    },
+}
+
+#[derive(Args)]
+struct FetchArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Accept modules that this machine's compiler builds to other bytes than the pinned ones
+    #[arg(long)]
+    other_compiler: bool,
+    /// Write the hashes of what was built into fixtures/programs.toml
+    #[arg(long)]
+    bless: bool,
+    /// Also build every kernel natively and compare its results with those that the manifest expects
+    #[arg(long)]
+    check_native: bool,
+}
+
+/// A choice of programs: by name, all, or the small ones (the default).
+#[derive(Args)]
+struct Which {
+    /// Programs of fixtures/programs.toml
+    names: Vec<String>,
+    /// Every program, the large ones too
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// The small programs (the default)
+    #[arg(long, conflicts_with_all = ["names", "all"])]
+    small: bool,
+}
+
+impl Which {
+    fn programs(&self) -> Result<Vec<&'static Program>> {
+        if !self.names.is_empty() {
+            return self.names.iter().map(|name| Ok(worksp_fixtures::program(name)?)).collect();
+        }
+        Ok(worksp_fixtures::programs().iter().filter(|program| self.all || program.size == Size::Small).collect())
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
+        Task::Setup => setup::run(),
+        Task::Fetch(args) => fetch::run(
+            &args.which.programs()?,
+            &fetch::Options { other_compiler: args.other_compiler, bless: args.bless, check_native: args.check_native },
+        ),
+        Task::E2e(which) => e2e::run(&which.programs()?),
+        Task::Bench { suite, cases, rounds } => bench::run(&suite, &cases, rounds),
+        Task::Summarize { check } => bench::summarize(check),
+        Task::Wast { files } => sh::loud(cargo(&["run", "--release", "--quiet", "-p", "worksp-differential", "--bin", "wast", "--"]).args(files)),
+        Task::Ci => ci(),
+        Task::Bless => sh::loud(cargo(&["test", "--release", "--workspace"]).env("UPDATE_EXPECT", "1")),
+        Task::Spin { count } => bench::spin(count),
+    }
+}
+
+/// One profile for everything, so that the heavy dependencies are built once.
+fn ci() -> Result<()> {
+    let small: Vec<&Program> = worksp_fixtures::programs().iter().filter(|program| program.size == Size::Small).collect();
+    fetch::run(&small, &fetch::Options { other_compiler: false, bless: false, check_native: true })?;
+    sh::loud(&mut cargo(&["test", "--release", "--workspace"]))?;
+    e2e::run(&small)?;
+    bench::summarize(true)
+}
+
+fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(args);
+    command
+}

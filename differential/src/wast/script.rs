@@ -6,11 +6,11 @@ use wast::lexer::Lexer;
 use wast::parser::{ParseBuffer, parse};
 use wast::token::Id;
 use wast::{QuoteWat, Wast, WastDirective, WastExecute, WastInvoke, WastRet, Wat};
-use worksp_engine::probe::{Probe, TracePlan};
 use worksp_engine::{CallError, Engine, Error, Extern, InstanceId, Linker, Module, Store, TrapKind, Val};
 
 use super::values::{all_match, argument, show, show_patterns};
 use super::{Failure, Report, spectest};
+use crate::witness::Watcher;
 
 /// A running script.
 pub(super) struct Script<P> {
@@ -30,7 +30,7 @@ pub(super) struct Script<P> {
 /// How an action ended: with values or as [`CallError`] has it. Anything else that went wrong is the outer error.
 type Outcome = Result<Result<Vec<Val>, CallError>, String>;
 
-impl<P: Probe + Default> Script<P> {
+impl<P: Watcher> Script<P> {
     /// Runs a script to its end; one failing directive does not stop the others.
     pub(super) fn run(engine: &Engine, file: &str, text: &str) -> Report {
         let mut report = Report { file: file.to_owned(), ..Report::default() };
@@ -65,6 +65,8 @@ impl<P: Probe + Default> Script<P> {
                 Ok(()) => report.passed += usize::from(counts),
                 Err(what) => report.failures.push(failure(line, what)),
             }
+            let complaints = script.probe.complaints();
+            report.failures.extend(complaints.into_iter().map(|what| failure(line, format!("event out of order: {what}"))));
         }
         report.modules_refused = script.modules_refused;
         report.work = script.store.work();
@@ -176,7 +178,7 @@ impl<P: Probe + Default> Script<P> {
         let imports = self.linker.resolve(&mut self.store, module)?;
         let instance = self.store.instantiate(module, &imports)?;
         if P::TRACED {
-            self.store.set_trace_plan(instance, TracePlan { every_loop: true, ..TracePlan::default() });
+            self.store.set_trace_plan(instance, P::plan(module));
         }
         if let Some(start) = module.start() {
             let start = self.store.func(instance, start);

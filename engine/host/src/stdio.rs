@@ -37,7 +37,8 @@ struct State {
 
 impl Sink {
     pub(crate) fn new(passed_to: Option<Behind>, kept_bytes_max: usize) -> Sink {
-        Sink { passed_to, state: Arc::new(Mutex::new(State { kept: Vec::new(), kept_bytes_max, written: 0, hasher: blake3::Hasher::new() })) }
+        let state = State { kept: Vec::new(), kept_bytes_max, written: 0, hasher: blake3::Hasher::new() };
+        Sink { passed_to, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Bytes that the guest has written so far.

@@ -201,7 +201,10 @@ handlers! {
     /// `amount`: takes the fuel of the operators up to the next charge.
     charge(cx, ip, sp, mem, acc) {
         let left = cx.fuel - i64::from(field!(ip, 0));
-        if left < 0 { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if left < 0 {
+            cx.exit_acc = acc;
+            trap!(cx, ip, sp, TrapKind::OutOfFuel)
+        }
         cx.fuel = left;
         next!(cx, ip.add(16), sp, mem, acc)
     }

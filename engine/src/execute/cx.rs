@@ -112,6 +112,8 @@ pub(crate) struct Cx {
     pub(crate) fuel_base: i64,
     pub(crate) exit_ip: Ip,
     pub(crate) exit_sp: Sp,
+    /// The accumulator where fuel ran out.
+    pub(crate) exit_acc: u64,
     pub(crate) host: HostExit,
     pub(crate) regs: Regs,
 }

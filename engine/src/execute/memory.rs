@@ -4,6 +4,7 @@
 //! [`Rmw`] role, the rest the [`SiteId`].
 
 use super::cx::{A, Cx, Dest, Handler, I, Ip, Raw, S, Source, Sp, ToAcc, ToSlot, field, next, slot, trap};
+use super::hooks::Hooks;
 use crate::isa::{for_each_load, for_each_store};
 use crate::probe::{Probe, Rmw, SiteId};
 use crate::state::StateView;
@@ -44,9 +45,9 @@ pub(super) fn rmw(bits: u32) -> Rmw {
 /// # Safety
 /// `P` must be the probe type with which the run began.
 #[inline(always)]
-pub(super) unsafe fn probe<'a, P: Probe>(cx: &Cx) -> &'a mut P {
+pub(super) unsafe fn probe<'a, P: Probe>(cx: &Cx) -> Hooks<'a, P> {
     // SAFETY: the driver put a `&mut P` there that nobody else uses while handlers run.
-    unsafe { &mut *cx.probe.cast::<P>() }
+    Hooks(unsafe { &mut *cx.probe.cast::<P>() })
 }
 
 unsafe extern "C" fn load<V: StateView, P: Probe, M: InMemory<N>, T: Raw, const N: usize, X: Source, D: Dest>(
@@ -145,15 +146,51 @@ fn bulk_fuel(bytes: u64) -> i64 {
 }
 
 /// Takes a bulk operator's extra fuel; `false` when there is not enough.
-pub(super) fn take_fuel(cx: &mut Cx, amount: i64) -> bool {
+pub(super) fn take_fuel(cx: &mut Cx, amount: i64, acc: u64) -> bool {
     if !cx.counted {
         return true;
     }
     if cx.fuel < amount {
+        cx.exit_acc = acc;
         return false;
     }
     cx.fuel -= amount;
     true
+}
+
+/// `memory.init`. Apart from its handler, because a handler must own nothing that is dropped after its tail call.
+///
+/// # Safety
+/// As for the handler: `ip` and `sp` point at the instruction and its frame, and no reference into the store is held.
+#[inline(never)]
+unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), TrapKind> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let (memory, segment, site) = (field!(ip, 3), field!(ip, 4), SiteId(field!(ip, 5)));
+        let id = memory_id(cx, memory);
+        let (module, dropped) = {
+            let instance = &the_store(cx).instances[cx.instance as usize];
+            (instance.module.clone(), instance.data_dropped[segment as usize])
+        };
+        let range = module.inner().data[segment as usize].range.clone();
+        let data = if dropped { &[][..] } else { &module.bytes()[range] };
+        let bytes = the_store(cx).memories[id.index()].bytes_mut();
+        if !in_bounds(from, len, data.len()) || !in_bounds(to, len, bytes.len()) {
+            return Err(TrapKind::MemoryOutOfBounds);
+        }
+        if !take_fuel(cx, bulk_fuel(len), acc) {
+            return Err(TrapKind::OutOfFuel);
+        }
+        if P::TRACED {
+            probe::<P>(cx).segment_use(site, false, segment, false);
+            if len > 0 {
+                probe::<P>(cx).bulk_write(site, memory, to..to + len);
+            }
+        }
+        bytes[to as usize..(to + len) as usize].copy_from_slice(&data[from as usize..(from + len) as usize]);
+        Ok(())
+    }
 }
 
 macro_rules! handlers {
@@ -214,11 +251,12 @@ handlers! {
     memory_grow(cx, ip, sp, mem, _acc) {
         let memory = field!(ip, 2);
         let delta = u64::from(slot!(sp, field!(ip, 1)) as u32);
-        let inst = &mut the_store(cx).memories[memory_id(cx, memory).index()];
+        let id = memory_id(cx, memory);
+        let inst = &mut the_store(cx).memories[id.index()];
         let previous = inst.grow(delta);
-        // The base never moves; only the length that handlers check against changes.
+        // The base never moves; only the length that handlers check against changes. Two indices may name one memory.
         let len = inst.len;
-        if memory == 0 { cx.mem_len = len; }
+        if id == memory_id(cx, 0) { cx.mem_len = len; }
         if P::TRACED { probe::<P>(cx).memory_grow(SiteId(field!(ip, 3)), memory, delta, previous); }
         let raw = previous.unwrap_or(u64::from(u32::MAX));
         slot!(sp, field!(ip, 0)) = raw;
@@ -233,7 +271,7 @@ handlers! {
         if !in_bounds(from, len, memories[from_id.index()].len) || !in_bounds(to, len, memories[to_id.index()].len) {
             trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
         }
-        if !take_fuel(cx, bulk_fuel(len)) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if !take_fuel(cx, bulk_fuel(len), acc) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
         if P::TRACED && len > 0 {
             probe::<P>(cx).bulk_read(SiteId(field!(ip, 5)), from_index, from..from + len);
             probe::<P>(cx).bulk_write(SiteId(field!(ip, 5)), to_index, to..to + len);
@@ -249,30 +287,14 @@ handlers! {
         let memory = field!(ip, 3);
         let bytes = the_store(cx).memories[memory_id(cx, memory).index()].bytes_mut();
         if !in_bounds(to, len, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
-        if !take_fuel(cx, bulk_fuel(len)) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if !take_fuel(cx, bulk_fuel(len), acc) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
         if P::TRACED && len > 0 { probe::<P>(cx).bulk_write(SiteId(field!(ip, 4)), memory, to..to + len); }
         bytes[to as usize..(to + len) as usize].fill(value as u8);
         next!(cx, ip.add(32), sp, mem, acc)
     }
     /// `to from len memory segment site`
     memory_init(cx, ip, sp, mem, acc) {
-        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
-        let (memory, segment, site) = (field!(ip, 3), field!(ip, 4), SiteId(field!(ip, 5)));
-        let id = memory_id(cx, memory);
-        let (module, dropped) = {
-            let instance = &the_store(cx).instances[cx.instance as usize];
-            (instance.module.clone(), instance.data_dropped[segment as usize])
-        };
-        let range = module.inner().data[segment as usize].range.clone();
-        let data = if dropped { &[][..] } else { &module.bytes()[range] };
-        let bytes = the_store(cx).memories[id.index()].bytes_mut();
-        if !in_bounds(from, len, data.len()) || !in_bounds(to, len, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
-        if !take_fuel(cx, bulk_fuel(len)) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
-        if P::TRACED {
-            probe::<P>(cx).segment_use(site, false, segment, false);
-            if len > 0 { probe::<P>(cx).bulk_write(site, memory, to..to + len); }
-        }
-        bytes[to as usize..(to + len) as usize].copy_from_slice(&data[from as usize..(from + len) as usize]);
+        if let Err(kind) = init::<P>(cx, ip, sp, acc) { trap!(cx, ip, sp, kind) }
         next!(cx, ip.add(32), sp, mem, acc)
     }
     /// `segment site`

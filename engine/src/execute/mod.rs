@@ -15,6 +15,7 @@ mod alu;
 mod control;
 pub(crate) mod cx;
 mod event;
+mod hooks;
 mod memory;
 mod table;
 
@@ -59,6 +60,10 @@ pub struct HostCall {
 /// Work without a limit: far more than a machine can do.
 const UNLIMITED: i64 = i64::MAX / 4;
 
+/// Names a probe type, borrowed contents or not. The address of a generic function would not do: one type may have several, and
+/// two types one.
+type ProbeKey = std::any::TypeId;
+
 /// What of a run lives between two exits.
 pub(crate) struct State {
     stack: Option<Stack>,
@@ -68,12 +73,19 @@ pub(crate) struct State {
     pending: Vec<Pending>,
     fuel: i64,
     fuel_base: i64,
-    /// The probe type (by its handler table's maker) that code was last linked for.
-    current: usize,
+    /// The probe type that code was last linked for.
+    current: ProbeKey,
     codes: Vec<CodeSet>,
-    tables: Vec<(usize, Arc<[Handler]>)>,
+    tables: Vec<(ProbeKey, Arc<[Handler]>)>,
     plans: FxHashMap<u32, Arc<TracePlan>>,
     sites: SiteTable,
+    meter: Option<Meter>,
+}
+
+/// Who is told how far counted runs have come.
+struct Meter {
+    every: i64,
+    tell: Arc<dyn Fn(u64) + Send + Sync>,
 }
 
 /// The value stack: reserved once, never moves.
@@ -106,12 +118,14 @@ struct Pending {
     ty: DedupTypeId,
     /// The host called its own function: results go back at once.
     direct: bool,
+    /// The probe type of the run that made it: return addresses are those of its code.
+    key: ProbeKey,
 }
 
 /// One instance's code for one probe type.
 struct CodeSet {
     instance: u32,
-    key: usize,
+    key: ProbeKey,
     traced: bool,
     entries: Box<[Entry]>,
     bodies: Vec<Option<Box<[u64]>>>,
@@ -134,11 +148,12 @@ impl Default for State {
             pending: Vec::new(),
             fuel: UNLIMITED,
             fuel_base: UNLIMITED,
-            current: 0,
+            current: typeid::of::<()>(),
             codes: Vec::new(),
             tables: Vec::new(),
             plans: FxHashMap::default(),
             sites: SiteTable::default(),
+            meter: None,
         }
     }
 }
@@ -199,6 +214,11 @@ impl Store {
         &self.exec.sites
     }
 
+    /// Has `tell` called with the work so far about every `every` units of work, in runs that count it.
+    pub fn on_work(&mut self, every: u64, tell: Arc<dyn Fn(u64) + Send + Sync>) {
+        self.exec.meter = Some(Meter { every: i64::try_from(every.max(1)).unwrap_or(UNLIMITED), tell });
+    }
+
     /// Operators executed so far, weighted; counted in traced runs and where the engine's `fuel` is on, else 0.
     pub fn work(&self) -> u64 {
         (self.exec.fuel_base - self.exec.fuel) as u64
@@ -229,7 +249,7 @@ impl Store {
         match callee {
             Func::Host { ty, import } => {
                 self.exec.entries.push(HostEntry { barrier: self.exec.depth, ty, reported: false });
-                let pending = Pending { exit: HostExit::default(), instance: BARRIER, sp: base, import, ty, direct: true };
+                let pending = Pending { exit: HostExit::default(), instance: BARRIER, sp: base, import, ty, direct: true, key: typeid::of::<P>() };
                 self.exec.pending.push(pending);
                 Ok(Step::HostCall(HostCall { import, args: args.to_vec() }))
             }
@@ -240,10 +260,14 @@ impl Store {
     /// Completes the innermost pending host call with its results.
     ///
     /// # Errors
-    /// No host call is pending, or the results have the wrong types (the call stays pending).
+    /// No host call is pending, it was made under another type of probe, or the results have the wrong types (the call stays
+    /// pending).
     pub fn resume<P: Probe>(&mut self, probe: &mut P, results: &[Val]) -> Result<Step, Error> {
         let nothing = Error::OutOfTurn("no host call is pending: there is nothing to resume");
-        let (ty, import) = self.exec.pending.last().map(|p| (p.ty, p.import)).ok_or(nothing)?;
+        let (ty, import, key) = self.exec.pending.last().map(|p| (p.ty, p.import, p.key)).ok_or(nothing)?;
+        if key != typeid::of::<P>() {
+            return Err(Error::OutOfTurn("the pending host call was made under another type of probe: resume it with that one"));
+        }
         check_values(|| format!("the result of host function {import}"), self.types.get(ty).results(), results)?;
         let pending = self.exec.pending.pop().expect("checked above");
         if pending.direct {
@@ -319,7 +343,12 @@ impl Store {
     /// Runs until something happens that this store cannot settle by itself.
     fn run<P: Probe>(&mut self, probe: &mut P, instance: u32, from: From, sp: usize) -> Step {
         let handlers = self.select_code::<P>();
+        let counted = P::TRACED || self.engine.config().fuel;
         let exec = &mut self.exec;
+        let (work, every) = (exec.fuel_base - exec.fuel, exec.meter.as_ref().map_or(UNLIMITED, |m| m.every));
+        // Fuel is handed out in slices, so that somebody can be told between two of them how far the run is.
+        let slice = if counted { exec.fuel.min(every) } else { exec.fuel };
+        let mut reserve = exec.fuel - slice;
         let stack = exec.stack.as_ref().expect("prepared");
         let (stack_base, stack_bytes) = (stack.base.as_ptr(), stack.bytes);
         let frames = exec.frames.as_mut_ptr();
@@ -331,16 +360,17 @@ impl Store {
             frames_end,
             stack_end,
             mem_len: 0,
-            fuel: exec.fuel,
+            fuel: slice,
             entries: std::ptr::null(),
             globals: std::ptr::null(),
             instance,
-            counted: P::TRACED || self.engine.config().fuel,
+            counted,
             trap: None,
             probe: std::ptr::from_mut(probe).cast(),
             funcs: self.funcs.as_ptr(),
             store: std::ptr::from_mut(self),
-            fuel_base: self.exec.fuel_base,
+            fuel_base: slice + work,
+            exit_acc: 0,
             exit_ip: std::ptr::null(),
             exit_sp: sp,
             host: HostExit::default(),
@@ -367,8 +397,21 @@ impl Store {
                 cx.exit_ip = ip;
                 return (*cx.store).finish(probe, &cx, TRAP);
             }
+            let mut acc = 0;
+            let (mut refilled_at, mut more) = (None, every);
             loop {
-                exit = dispatch(&mut cx, ip, sp, mem);
+                exit = dispatch(&mut cx, ip, sp, mem, acc);
+                if exit == TRAP && cx.trap == Some(TrapKind::OutOfFuel) && reserve > 0 {
+                    // What one slice is too small for gets twice as much, until it is enough.
+                    more = if refilled_at == Some(cx.work()) { more.saturating_mul(2) } else { every }.min(reserve);
+                    refilled_at = Some(cx.work());
+                    reserve -= more;
+                    (cx.fuel, cx.fuel_base, cx.trap) = (cx.fuel + more, cx.fuel_base + more, None);
+                    (ip, sp, acc) = (cx.exit_ip, cx.exit_sp, cx.exit_acc);
+                    mem = (*cx.store).next_slice(&mut cx);
+                    continue;
+                }
+                acc = 0;
                 if exit != TRANSLATE {
                     break;
                 }
@@ -400,9 +443,17 @@ impl Store {
         }
     }
 
+    /// Between two slices of fuel: tells the meter, and gives the running instance's memory again.
+    fn next_slice(&mut self, cx: &mut Cx) -> *mut u8 {
+        if let Some(meter) = &self.exec.meter {
+            (meter.tell)(cx.work());
+        }
+        self.enter_instance(cx, cx.instance)
+    }
+
     /// Writes the context's state back and turns an exit into a step.
     fn finish<P: Probe>(&mut self, probe: &mut P, cx: &Cx, exit: u64) -> Step {
-        self.exec.fuel = cx.fuel;
+        self.exec.fuel = self.exec.fuel_base - cx.work() as i64;
         // SAFETY: both point into the frame buffer.
         self.exec.depth = unsafe { cx.frames.offset_from(self.exec.frames.as_ptr()) } as usize;
         let stack_base = self.exec.stack.as_ref().expect("prepared").base.as_ptr();
@@ -425,7 +476,7 @@ impl Store {
                 // SAFETY: the arguments lie in the caller's frame.
                 let raw = unsafe { core::slice::from_raw_parts(cx.exit_sp.add(cx.host.args as usize).cast::<u64>(), types.len()) };
                 let args = types.iter().zip(raw).map(|(ty, raw)| Val::from_raw(*ty, *raw)).collect();
-                self.exec.pending.push(Pending { exit: cx.host, instance: cx.instance, sp, import, ty, direct: false });
+                self.exec.pending.push(Pending { exit: cx.host, instance: cx.instance, sp, import, ty, direct: false, key: typeid::of::<P>() });
                 Step::HostCall(HostCall { import, args })
             }
             _ => self.trapped(probe, cx),
@@ -501,7 +552,7 @@ impl Store {
 
     /// Makes the code for probe type `P` current and gives its handlers.
     fn select_code<P: Probe>(&mut self) -> Arc<[Handler]> {
-        let key = handler_table::<Committed, P> as fn() -> Arc<[Handler]> as usize;
+        let key = typeid::of::<P>();
         self.exec.current = key;
         if let Some((_, table)) = self.exec.tables.iter().find(|t| t.0 == key) {
             return table.clone();
@@ -574,17 +625,17 @@ impl Store {
 
 /// Runs handlers until one leaves.
 #[inline(never)]
-unsafe fn dispatch(cx: &mut Cx, ip: Ip, sp: Sp, mem: *mut u8) -> u64 {
+unsafe fn dispatch(cx: &mut Cx, ip: Ip, sp: Sp, mem: *mut u8, acc: u64) -> u64 {
     // SAFETY: the caller gives linked code and a frame that fits; handlers go on as their instructions say.
     unsafe {
         #[cfg(not(any(debug_assertions, feature = "loop-dispatch")))]
         {
             let handler: Handler = core::mem::transmute(*(ip as *const usize));
-            handler(cx, ip, sp, mem, 0)
+            handler(cx, ip, sp, mem, acc)
         }
         #[cfg(any(debug_assertions, feature = "loop-dispatch"))]
         {
-            cx.regs = Regs { ip, sp, mem, acc: 0 };
+            cx.regs = Regs { ip, sp, mem, acc };
             loop {
                 let Regs { ip, sp, mem, acc } = cx.regs;
                 let handler: Handler = core::mem::transmute(*(ip as *const usize));

@@ -25,6 +25,36 @@ fn in_bounds(at: u64, len: u64, size: usize) -> bool {
     at + len <= size as u64
 }
 
+/// `table.init`. Apart from its handler, because a handler must own nothing that is dropped after its tail call.
+///
+/// # Safety
+/// As for the handler: `ip` and `sp` point at the instruction and its frame, and no reference into the store is held.
+#[inline(never)]
+unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), TrapKind> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let (table_index, segment, site) = (field!(ip, 3), field!(ip, 4), SiteId(field!(ip, 5)));
+        let items = (&(*cx.store).instances)[cx.instance as usize].elem_segments[segment as usize].clone();
+        let items = items.as_deref().unwrap_or(&[]);
+        let elems = &mut table(cx, table_index).elems;
+        if !in_bounds(from, len, items.len()) || !in_bounds(to, len, elems.len()) {
+            return Err(TrapKind::TableOutOfBounds);
+        }
+        if !take_fuel(cx, len as i64, acc) {
+            return Err(TrapKind::OutOfFuel);
+        }
+        if P::TRACED {
+            probe::<P>(cx).segment_use(site, true, segment, false);
+            if len > 0 {
+                probe::<P>(cx).table_write(site, table_index, to..to + len);
+            }
+        }
+        elems[to as usize..(to + len) as usize].copy_from_slice(&items[from as usize..(from + len) as usize]);
+        Ok(())
+    }
+}
+
 handlers! {
     /// `dest global site`
     global_get(cx, ip, sp, mem, _acc) {
@@ -99,7 +129,7 @@ handlers! {
         let [at, len] = [0, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
         let elems = &mut table(cx, field!(ip, 3)).elems;
         if !in_bounds(at, len, elems.len()) { trap!(cx, ip, sp, TrapKind::TableOutOfBounds) }
-        if !take_fuel(cx, len as i64) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if !take_fuel(cx, len as i64, acc) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
         if P::TRACED && len > 0 { probe::<P>(cx).table_write(SiteId(field!(ip, 4)), field!(ip, 3), at..at + len); }
         elems[at as usize..(at + len) as usize].fill(slot!(sp, field!(ip, 1)));
         next!(cx, ip.add(32), sp, mem, acc)
@@ -111,7 +141,7 @@ handlers! {
         if !in_bounds(from, len, table(cx, from_index).elems.len()) || !in_bounds(to, len, table(cx, to_index).elems.len()) {
             trap!(cx, ip, sp, TrapKind::TableOutOfBounds)
         }
-        if !take_fuel(cx, len as i64) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
+        if !take_fuel(cx, len as i64, acc) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
         if P::TRACED && len > 0 {
             probe::<P>(cx).table_read(SiteId(field!(ip, 5)), from_index, from..from + len);
             probe::<P>(cx).table_write(SiteId(field!(ip, 5)), to_index, to..to + len);
@@ -124,18 +154,7 @@ handlers! {
     }
     /// `to from len table segment site`
     table_init(cx, ip, sp, mem, acc) {
-        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
-        let (table_index, segment, site) = (field!(ip, 3), field!(ip, 4), SiteId(field!(ip, 5)));
-        let items = (&(*cx.store).instances)[cx.instance as usize].elem_segments[segment as usize].clone();
-        let items = items.as_deref().unwrap_or(&[]);
-        let elems = &mut table(cx, table_index).elems;
-        if !in_bounds(from, len, items.len()) || !in_bounds(to, len, elems.len()) { trap!(cx, ip, sp, TrapKind::TableOutOfBounds) }
-        if !take_fuel(cx, len as i64) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
-        if P::TRACED {
-            probe::<P>(cx).segment_use(site, true, segment, false);
-            if len > 0 { probe::<P>(cx).table_write(site, table_index, to..to + len); }
-        }
-        elems[to as usize..(to + len) as usize].copy_from_slice(&items[from as usize..(from + len) as usize]);
+        if let Err(kind) = init::<P>(cx, ip, sp, acc) { trap!(cx, ip, sp, kind) }
         next!(cx, ip.add(32), sp, mem, acc)
     }
     /// `segment site`

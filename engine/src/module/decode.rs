@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 use wasmparser::{
-    DataKind, ElementItems, ElementKind, ExternalKind, Operator, Parser, Payload, TableInit, TypeRef, ValidatorResources,
+    DataKind, ElementItems, ElementKind, ExternalKind, Operator, Parser, Payload, TableInit, TypeRef,
 };
 
 use super::{ConstExpr, ConstOp, DataSegment, ElemItems, ElemMode, ElemSegment, Export, ExportItem, Import, ModuleInner, val_type};
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::value::{ExternType, FuncType, GlobalType, MemoryType, TableType, ValType};
 
 /// Reads a valid module.
-pub(super) fn decode(engine: &Engine, bytes: &[u8], resources: Option<ValidatorResources>) -> Result<ModuleInner, Error> {
+pub(super) fn decode(engine: &Engine, bytes: &[u8]) -> Result<ModuleInner, Error> {
     let mut inner = ModuleInner {
         engine: engine.clone(),
         bytes: bytes.into(),
@@ -31,7 +31,6 @@ pub(super) fn decode(engine: &Engine, bytes: &[u8], resources: Option<ValidatorR
         start: None,
         bodies: Vec::new(),
         custom_sections: Vec::new(),
-        resources,
         names: Default::default(),
     };
     for payload in Parser::new(0).parse_all(bytes) {

@@ -1,6 +1,6 @@
 //! Which WebAssembly the engine runs, and how it names what it does not.
 
-use wasmparser::{FuncToValidate, Operator, Parser, Payload, TypeRef, ValidPayload, Validator, ValidatorResources, WasmFeatures};
+use wasmparser::{Operator, Parser, Payload, TypeRef, ValidPayload, Validator, WasmFeatures};
 
 use crate::error::Error;
 
@@ -35,30 +35,23 @@ const REFUSED: &[(WasmFeatures, &str)] = &[
 /// # Errors
 /// [`Error::Unsupported`], naming the features, when the module is valid with more features than [`SUPPORTED`]; otherwise
 /// [`Error::Invalid`].
-pub(super) fn validate(bytes: &[u8]) -> Result<Option<ValidatorResources>, Error> {
-    match validate_with(bytes, SUPPORTED) {
-        Ok(resources) => Ok(resources),
-        Err(error) => Err(explain(bytes, error)),
-    }
+pub(super) fn validate(bytes: &[u8]) -> Result<(), Error> {
+    validate_with(bytes, SUPPORTED).map_err(|error| explain(bytes, error))
 }
 
-/// The resources are those that the validator hands out with function bodies: `None` without any body.
-fn validate_with(bytes: &[u8], features: WasmFeatures) -> Result<Option<ValidatorResources>, wasmparser::Error> {
+fn validate_with(bytes: &[u8], features: WasmFeatures) -> Result<(), wasmparser::Error> {
     let mut validator = Validator::new_with_features(features);
     let mut parser = Parser::new(0);
     parser.set_features(features);
-    let mut resources = None;
     let mut allocations = Default::default();
     for payload in parser.parse_all(bytes) {
         if let ValidPayload::Func(func, body) = validator.payload(&payload?)? {
-            let shared: &FuncToValidate<ValidatorResources> = &func;
-            resources.get_or_insert_with(|| shared.resources.clone());
             let mut func = func.into_validator(allocations);
             func.validate(&body)?;
             allocations = func.into_allocations();
         }
     }
-    Ok(resources)
+    Ok(())
 }
 
 /// Tells a module that needs a feature from an invalid one.

@@ -278,7 +278,7 @@ fn range(address: u64, len: u64, size: usize) -> Option<std::ops::Range<usize>> 
 }
 
 fn null_of(table: &Table, context: impl AsContext) -> Ref {
-    if table.ty(context).element().is_func() { Ref::Func(None) } else { Ref::Extern(None) }
+    Ref::null(table.ty(context).element().heap_type())
 }
 
 fn outside(verb: &str, memory: u32, address: u64, len: u64) -> HostError {

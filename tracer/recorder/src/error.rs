@@ -45,6 +45,12 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// An environment variable without a name.
+    #[error("`{text}` names no environment variable: write NAME=VALUE")]
+    Environment {
+        /// The argument.
+        text: String,
+    },
     /// No such export.
     #[error("{module} exports no function `{name}`{hint}")]
     UnknownExport {

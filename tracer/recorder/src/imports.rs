@@ -1,17 +1,17 @@
-//! Finds a provider for every import, and makes the functions that log calls.
+//! Finds a provider for every import.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wasmtime::{AsContextMut, Caller, Engine, ExternType, Func, Global, Memory, MemoryType, Module, Ref, Store, Table, Val};
+use wasmtime::{Engine, ExternType, Func, Global, Memory, MemoryType, Module, Ref, Store, Table, ValType};
 use worksp_host::wasi::{self, Ty, WasiFunction};
-use worksp_host::HostEnd;
-use worksp_tracer::recording::{Contents, Effect, End, Event, Import, ImportType, Initial, TrapCode, ValueType, read_hash};
+use worksp_tracer::recording::{Contents, Effect, Import, ImportType, Initial, ValueType};
 
 use crate::caller::{HostCaller, HostError};
 use crate::error::Error;
 use crate::expose::Exposed;
-use crate::log::{State, Stop, bits};
+use crate::hostcall::make_func;
+use crate::log::State;
 use crate::options::Stub;
 use crate::value::{Value, type_text, value_type, value_types};
 
@@ -143,7 +143,7 @@ impl Imports {
                     memory.into()
                 }
                 (ExternType::Table(ty), ImportType::Table { elements, elements_max, .. }) => {
-                    let null = if ty.element().is_func() { Ref::Func(None) } else { Ref::Extern(None) };
+                    let null = Ref::null(ty.element().heap_type());
                     let size = |elements: u64| u32::try_from(elements).unwrap_or(u32::MAX);
                     let ty = wasmtime::TableType::new(ty.element().clone(), size(*elements), elements_max.map(size));
                     Table::new(&mut *store, ty, null).map_err(failed)?.into()
@@ -184,7 +184,7 @@ fn check(provider: &Provider, wanted: &ExternType) -> Result<Option<String>, Err
             (!fits).then(|| format!("memory of {} pages, at most {:?}", memory.pages, memory.pages_max))
         }
         (Provider::Provided(Provided::Table(table)), ExternType::Table(ty)) => {
-            let element = if ty.element().is_func() { ValueType::FuncRef } else { ValueType::ExternRef };
+            let element = value_type(&ValType::Ref(ty.element().clone()))?;
             let fits = table.element == element
                 && table.elements >= ty.minimum()
                 && ty.maximum().is_none_or(|max| table.elements_max.is_some_and(|has| has <= max));
@@ -220,7 +220,7 @@ fn row(ty: &ExternType, provider: &Provider) -> Result<(ImportType, Option<Conte
                 Provider::Provided(Provided::Table(table)) => (table.elements, table.elements_max),
                 _ => (ty.minimum(), ty.maximum()),
             };
-            let element = if ty.element().is_func() { ValueType::FuncRef } else { ValueType::ExternRef };
+            let element = value_type(&ValType::Ref(ty.element().clone()))?;
             (ImportType::Table { element, elements, elements_max }, Some(Contents::Table(Vec::new())))
         }
         (ExternType::Global(ty), provider) => {
@@ -256,96 +256,6 @@ fn stub_provider(stub: &Stub, ty: &ExternType) -> Result<Provider, Error> {
             let values = types.iter().zip(texts).map(|(ty, text)| Value::parse(*ty, text.trim())).collect::<Result<_, _>>();
             Ok(Provider::Constant(values.map_err(wrong)?))
         }
-    }
-}
-
-/// The function that the guest calls: it logs the call, hands it to its provider, and logs the end.
-fn make_func(
-    provider: Provider,
-    import: u32,
-    results_types: Vec<ValueType>,
-    exposed: Arc<Exposed>,
-) -> impl Fn(Caller<'_, State>, &[Val], &mut [Val]) -> wasmtime::Result<()> + Send + Sync + 'static {
-    move |mut caller, args, results| {
-        let state = caller.data_mut();
-        state.host_calls += 1;
-        let args = args.iter().map(Value::from_wasmtime).collect::<Result<Vec<_>, _>>();
-        let args = args.map_err(|error| state.log.fail(error))?;
-        if state.log.on() {
-            state.log.event(Event::HostCall { import, args: bits(&args) })?;
-        }
-        let returned = match &provider {
-            Provider::Wasi(function) => call_wasi(&mut caller, function, &args)?,
-            Provider::Constant(values) => Ok(values.clone()),
-            Provider::Provided(Provided::Func { func, .. }) => {
-                let returned = func(&mut HostCaller::new(caller.as_context_mut(), &exposed), &args);
-                returned.map_err(HostError::stop).and_then(|values| fit(values, &results_types))
-            }
-            Provider::Provided(_) => unreachable!("only functions are called: `check` compared the kinds"),
-        };
-        let log = &mut caller.data_mut().log;
-        let end = match &returned {
-            Ok(values) => End::Returned(bits(values)),
-            Err(stop) => stop.end(),
-        };
-        if returned != Err(Stop::Failed) && log.on() {
-            log.event(Event::HostReturn { end })?;
-        }
-        for (slot, value) in results.iter_mut().zip(returned?) {
-            *slot = value.to_wasmtime();
-        }
-        Ok(())
-    }
-}
-
-/// Results of the types that the guest expects.
-fn fit(values: Vec<Value>, types: &[ValueType]) -> Result<Vec<Value>, Stop> {
-    if values.iter().map(|value| value.ty()).eq(types.iter().copied()) {
-        return Ok(values);
-    }
-    let message = format!("a host function returned {values:?}, but its results are {types:?}");
-    Err(Stop::Trap { code: TrapCode::Host, message })
-}
-
-/// Runs a WASI function and logs what it read and wrote. The outer error ends the recording.
-fn call_wasi(caller: &mut Caller<'_, State>, function: &'static WasiFunction, args: &[Value]) -> Result<Result<Vec<Value>, Stop>, Stop> {
-    let raw: Vec<u64> = args.iter().map(|value| value.bits() as u64).collect();
-    let memory = caller.data().memories.first().copied();
-    let (data, state) = match memory {
-        Some(memory) => memory.data_and_store_mut(&mut *caller),
-        None => (&mut [][..], caller.data_mut()),
-    };
-    if !state.log.on() {
-        return Ok(returned(state.wasi.call(function, data, &raw)));
-    }
-    for range in function.reads(data, &raw) {
-        let bytes = &data[range.start as usize..range.end as usize];
-        let (address, len) = (range.start, bytes.len() as u64);
-        state.log.event(Event::Read { memory: 0, address, len, hash: read_hash(bytes) })?;
-    }
-    let buffers = function.buffers(data, &raw);
-    let facts = state.wasi.facts(function, &raw);
-    let before = state.wasi.written();
-    let end = state.wasi.call(function, data, &raw);
-    for (stream, (before, after)) in (1..).zip(before.into_iter().zip(state.wasi.written())) {
-        if after > before {
-            state.log.event(Event::Output { stream, len: after - before })?;
-        }
-    }
-    if let HostEnd::Returned(Some(errno)) = end {
-        for range in function.writes(data, &raw, errno, &facts, &buffers) {
-            let bytes = data[range.start as usize..range.end as usize].to_vec();
-            state.log.event(Event::Write { memory: 0, address: range.start, bytes })?;
-        }
-    }
-    Ok(returned(end))
-}
-
-fn returned(end: HostEnd) -> Result<Vec<Value>, Stop> {
-    match end {
-        HostEnd::Returned(result) => Ok(result.map(|errno| Value::I32(errno as i32)).into_iter().collect()),
-        HostEnd::Exit(status) => Err(Stop::Exit(status)),
-        HostEnd::Trap(message) => Err(Stop::Trap { code: TrapCode::Host, message }),
     }
 }
 

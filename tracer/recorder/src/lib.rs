@@ -25,6 +25,7 @@
 mod caller;
 mod error;
 mod expose;
+mod hostcall;
 mod imports;
 mod log;
 mod options;
@@ -36,7 +37,7 @@ mod value;
 pub use caller::{HostCaller, HostError};
 pub use error::Error;
 pub use imports::{HostMemory, HostTable};
-pub use options::{Entry, RecordOptions, Stub};
+pub use options::{Entry, RecordOptions, Stub, parse_env};
 pub use recorder::{RecordSummary, Recorder, record};
 pub use script::Script;
 pub use value::Value;

@@ -106,6 +106,21 @@ impl RecordOptions {
     }
 }
 
+/// Parses an environment variable: `NAME=VALUE`, or `NAME` for the value that it has in this process (none: empty).
+///
+/// # Errors
+/// When the name is empty.
+pub fn parse_env(text: &str) -> Result<(String, String), Error> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, value.to_string()),
+        None => (text, std::env::var(text).unwrap_or_default()),
+    };
+    if name.is_empty() {
+        return Err(Error::Environment { text: text.to_string() });
+    }
+    Ok((name.to_string(), value))
+}
+
 /// A constant import: a function that returns a constant, a global, or an empty memory or table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stub {
@@ -147,6 +162,14 @@ impl std::fmt::Display for Stub {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn environment_variables_are_parsed() {
+        let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+        assert_eq!(parse_env("A=b=c").unwrap(), pair("A", "b=c"));
+        assert_eq!(parse_env("CARGO_PKG_NAME").unwrap(), pair("CARGO_PKG_NAME", &std::env::var("CARGO_PKG_NAME").unwrap_or_default()));
+        assert!(parse_env("=x").unwrap_err().to_string().contains("NAME=VALUE"));
+    }
 
     #[test]
     fn stubs_are_parsed() {

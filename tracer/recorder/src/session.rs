@@ -16,7 +16,8 @@ use crate::value::{Value, type_text};
 pub(crate) enum Plan {
     /// Calls in order; only the last has arguments.
     Calls(Vec<Call>),
-    Script(Script, FuncShapes),
+    /// A script with the types of all exports, and whether `_initialize` comes first.
+    Script { script: Script, types: FuncShapes, initialize: bool },
 }
 
 /// Exported functions by name, for scripts.
@@ -57,7 +58,8 @@ impl Plan {
                 for name in script.invoked() {
                     find(module, shape, name)?;
                 }
-                Ok(Plan::Script(script.clone(), shape.funcs.iter().cloned().collect()))
+                let initialize = initialize.is_some() && script.invoked().all(|export| export != "_initialize");
+                Ok(Plan::Script { script: script.clone(), types: shape.funcs.iter().cloned().collect(), initialize })
             }
         }
     }
@@ -119,7 +121,15 @@ pub(crate) fn run(store: &mut Store<State>, instance: Instance, exposed: &Expose
             }
             Ok(finished)
         }
-        Plan::Script(script, types) => Runner::new(script, types).run(&mut guest),
+        Plan::Script { script, types, initialize } => {
+            if *initialize {
+                let finished = guest.invoke("_initialize", &[])?;
+                if !matches!(finished.exit, Exit::Returned(_)) {
+                    return Ok(finished);
+                }
+            }
+            Runner::new(script, types).run(&mut guest)
+        }
     }
 }
 

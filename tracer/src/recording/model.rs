@@ -335,11 +335,13 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The status that a shell would see, as Wasmtime's command line spells it: 134 for a trap.
+    /// The status that a shell would see, as Wasmtime's command line spells it: 134 for a trap of the program, 1 when a host
+    /// function refused to go on.
     pub fn status(&self) -> i32 {
         match self {
             Exit::Returned(_) => 0,
             Exit::Status(status) => *status,
+            Exit::Trapped { code: TrapCode::Host, .. } => 1,
             Exit::Trapped { .. } => 134,
         }
     }

@@ -117,7 +117,8 @@ fn bytes(folder: &Path, map: &Map<String, Json>) -> Result<Bytes, String> {
 }
 
 fn hex(text: &str) -> Result<Vec<u8>, String> {
-    let digits: Vec<u32> = text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16)).collect::<Option<_>>().ok_or("`hex` holds something that is no hexadecimal digit")?;
+    let digits: Option<Vec<u32>> = text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16)).collect();
+    let digits = digits.ok_or("`hex` holds something that is no hexadecimal digit")?;
     if !digits.len().is_multiple_of(2) {
         return Err("`hex` holds an odd number of digits".to_string());
     }

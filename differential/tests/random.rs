@@ -1,0 +1,363 @@
+//! Random programs on this engine, plain, counting and traced, against Wasmtime: results, traps, globals and memories must agree.
+//!
+//! `WORKSP_PROGRAMS=N` runs N programs instead of the default, `WORKSP_SEED=S` starts at seed S; a failure names its seed.
+
+use std::panic::{catch_unwind, resume_unwind};
+
+use arbitrary::Unstructured;
+use worksp_differential::witness::{Watcher, Witness};
+use worksp_engine::probe::NoProbe;
+use worksp_engine::{
+    CallError, Config, Engine, ExportItem, Extern, ExternType, HostError, InstanceId, Linker, Module, Store, TrapKind, Val,
+    ValType,
+};
+
+/// What a host function of these programs answers: a value that depends on its arguments only.
+fn answer(ty: ValType, args: u64) -> Val {
+    match ty {
+        ValType::F32 => Val::F32((args as u32 as f32).to_bits()),
+        ValType::F64 => Val::F64((args as f64).to_bits()),
+        ValType::FuncRef | ValType::ExternRef => Val::zero(ty),
+        _ => Val::from_raw(ty, args ^ 0x5555),
+    }
+}
+
+/// Everything that can be seen of a run.
+#[derive(PartialEq, Debug)]
+struct Outcome {
+    /// How instantiation and each call of an exported function ended.
+    ends: Vec<End>,
+    /// Exported globals, then a hash and the length of every exported memory.
+    state: Vec<Seen>,
+}
+
+#[derive(PartialEq, Clone, Debug)]
+enum End {
+    Returned(Vec<Seen>),
+    Trapped(TrapKind),
+}
+
+/// A value that engines can agree on: references are null or not.
+#[derive(PartialEq, Clone, Debug)]
+enum Seen {
+    Number(ValType, u64),
+    Null(bool),
+    Bytes(usize, u64),
+}
+
+fn see(value: Val) -> Seen {
+    match value.ty() {
+        ty if ty.is_ref() => Seen::Null(value.raw() == 0),
+        ty => Seen::Number(ty, value.raw()),
+    }
+}
+
+/// FNV-1a over the bytes.
+fn see_bytes(bytes: &[u8]) -> Seen {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
+    Seen::Bytes(bytes.len(), hash)
+}
+
+/// Raw arguments for the calls of one exported function.
+const ARGS: [u64; 3] = [0, 0x4008_0000_0000_0003, 0xffff_fffe_ffff_fffe];
+
+// --- this engine ---------------------------------------------------------------------------------------------------------
+
+struct Ours {
+    outcome: Outcome,
+    work: u64,
+}
+
+/// Runs a program with a probe and as much fuel as given. `None` when the engine refuses the program for a limit.
+fn ours<P: Watcher>(bytes: &[u8], counting: bool, fuel: Option<u64>) -> Option<Ours> {
+    let engine = Engine::new(Config { fuel: counting, ..Config::default() });
+    let module = Module::new(&engine, bytes).unwrap_or_else(|e| panic!("a valid program was refused: {e}"));
+    let mut store = Store::new(&engine);
+    let mut linker = Linker::new();
+    for import in module.imports() {
+        let ExternType::Func(ty) = import.ty.clone() else { panic!("only functions are imported") };
+        let results = ty.results().to_vec();
+        linker.func(&import.module, &import.name, ty, move |_, args| {
+            let sum = args.iter().fold(0, |sum: u64, arg| if arg.ty().is_ref() { sum } else { sum.wrapping_add(arg.raw()) });
+            Ok(results.iter().map(|ty| answer(*ty, sum)).collect())
+        });
+    }
+    if let Some(fuel) = fuel {
+        store.set_fuel(fuel);
+    }
+    let mut probe = P::default();
+    let mut outcome = Outcome { ends: Vec::new(), state: Vec::new() };
+    let imports = linker.resolve(&mut store, &module).expect("all imports are defined");
+    let instance = match store.instantiate(&module, &imports) {
+        Ok(instance) => instance,
+        Err(worksp_engine::InstantiateError::Trap(trap)) => {
+            outcome.ends.push(End::Trapped(trap.kind()));
+            return Some(Ours { outcome, work: store.work() });
+        }
+        Err(worksp_engine::InstantiateError::Error(_)) => return None,
+    };
+    store.set_trace_plan(instance, P::plan(&module));
+    let mut call = |store: &mut Store, func, args: &[Val]| match linker.call(store, &mut probe, func, args) {
+        Ok(values) => End::Returned(values.into_iter().map(see).collect()),
+        Err(CallError::Trap(trap)) => End::Trapped(same(trap.kind())),
+        Err(HostError::Error(e)) => panic!("{e}"),
+        Err(HostError::Exit(_)) => panic!("nobody exits"),
+    };
+    if let Some(start) = module.start() {
+        let start = store.func(instance, start);
+        let end = call(&mut store, start, &[]);
+        let trapped = matches!(end, End::Trapped(_));
+        outcome.ends.push(end);
+        if trapped {
+            return Some(Ours { outcome, work: store.work() });
+        }
+    }
+    for export in module.exports() {
+        if let ExportItem::Func(index) = export.item {
+            let func = store.func(instance, index);
+            let params = store.func_type(func).params().to_vec();
+            for raw in ARGS {
+                let args: Vec<Val> =
+                    params.iter().map(|ty| if ty.is_ref() { Val::zero(*ty) } else { Val::from_raw(*ty, raw) }).collect();
+                let end = call(&mut store, func, &args);
+                outcome.ends.push(end);
+            }
+        }
+    }
+    outcome.state = state(&store, &module, instance);
+    assert_eq!(probe.complaints(), Vec::<String>::new(), "events out of order");
+    Some(Ours { outcome, work: store.work() })
+}
+
+fn state(store: &Store, module: &Module, instance: InstanceId) -> Vec<Seen> {
+    let items = module.exports().iter().map(|export| store.item(instance, export.item));
+    items
+        .filter_map(|item| match item {
+            Extern::Global(id) => Some(see(store.global(id))),
+            Extern::Memory(id) => Some(see_bytes(store.memory(id))),
+            Extern::Table(id) => Some(Seen::Bytes(store.table_size(id) as usize, 0)),
+            Extern::Func(_) => None,
+        })
+        .collect()
+}
+
+/// Wasmtime does not tell these two apart.
+fn same(kind: TrapKind) -> TrapKind {
+    if kind == TrapKind::UndefinedElement { TrapKind::TableOutOfBounds } else { kind }
+}
+
+// --- Wasmtime ------------------------------------------------------------------------------------------------------------
+
+fn theirs(bytes: &[u8]) -> Outcome {
+    let mut config = wasmtime::Config::new();
+    config.wasm_tail_call(true).wasm_multi_memory(true).wasm_extended_const(true).cranelift_opt_level(wasmtime::OptLevel::None);
+    let engine = wasmtime::Engine::new(&config).expect("a valid configuration");
+    let module = wasmtime::Module::new(&engine, bytes).expect("Wasmtime takes what this engine takes");
+    let mut store = wasmtime::Store::new(&engine, ());
+    let imports: Vec<wasmtime::Extern> = module
+        .imports()
+        .map(|import| {
+            let wasmtime::ExternType::Func(ty) = import.ty() else { panic!("only functions are imported") };
+            let types: Vec<ValType> = ty.results().map(|ty| val_type(&ty)).collect();
+            let func = wasmtime::Func::new(&mut store, ty, move |_, args, results| {
+                let sum = args.iter().fold(0, |sum: u64, arg| sum.wrapping_add(raw(arg).map_or(0, |(_, bits)| bits)));
+                for (result, ty) in results.iter_mut().zip(&types) {
+                    *result = their_val(answer(*ty, sum));
+                }
+                Ok(())
+            });
+            func.into()
+        })
+        .collect();
+    let mut outcome = Outcome { ends: Vec::new(), state: Vec::new() };
+    let instance = match wasmtime::Instance::new(&mut store, &module, &imports) {
+        Ok(instance) => instance,
+        Err(e) => {
+            outcome.ends.push(End::Trapped(trap_kind(&e)));
+            return outcome;
+        }
+    };
+    // The start function has run within that.
+    for export in module.exports() {
+        if let wasmtime::ExternType::Func(ty) = export.ty() {
+            let func = instance.get_func(&mut store, export.name()).expect("exported");
+            for bits in ARGS {
+                let argument = |ty: ValType| if ty.is_ref() { Val::zero(ty) } else { Val::from_raw(ty, bits) };
+                let args: Vec<wasmtime::Val> = ty.params().map(|ty| their_val(argument(val_type(&ty)))).collect();
+                let mut results: Vec<wasmtime::Val> = ty.results().map(|ty| their_val(Val::zero(val_type(&ty)))).collect();
+                outcome.ends.push(match func.call(&mut store, &args, &mut results) {
+                    Ok(()) => End::Returned(results.iter().map(see_theirs).collect()),
+                    Err(e) => End::Trapped(trap_kind(&e)),
+                });
+            }
+        }
+    }
+    for export in module.exports() {
+        match instance.get_export(&mut store, export.name()) {
+            Some(wasmtime::Extern::Global(global)) => {
+                let value = global.get(&mut store);
+                outcome.state.push(see_theirs(&value));
+            }
+            Some(wasmtime::Extern::Memory(memory)) => outcome.state.push(see_bytes(memory.data(&store))),
+            Some(wasmtime::Extern::Table(table)) => outcome.state.push(Seen::Bytes(table.size(&store) as usize, 0)),
+            _ => {}
+        }
+    }
+    outcome
+}
+
+fn val_type(ty: &wasmtime::ValType) -> ValType {
+    match ty {
+        wasmtime::ValType::I32 => ValType::I32,
+        wasmtime::ValType::I64 => ValType::I64,
+        wasmtime::ValType::F32 => ValType::F32,
+        wasmtime::ValType::F64 => ValType::F64,
+        ty if ty.is_funcref() => ValType::FuncRef,
+        ty if ty.is_externref() => ValType::ExternRef,
+        other => panic!("the programs have no {other}"),
+    }
+}
+
+fn their_val(value: Val) -> wasmtime::Val {
+    match value {
+        Val::I32(v) => wasmtime::Val::I32(v),
+        Val::I64(v) => wasmtime::Val::I64(v),
+        Val::F32(bits) => wasmtime::Val::F32(bits),
+        Val::F64(bits) => wasmtime::Val::F64(bits),
+        Val::FuncRef(_) => wasmtime::Val::FuncRef(None),
+        Val::ExternRef(_) => wasmtime::Val::ExternRef(None),
+    }
+}
+
+fn raw(value: &wasmtime::Val) -> Option<(ValType, u64)> {
+    match value {
+        wasmtime::Val::I32(v) => Some((ValType::I32, u64::from(*v as u32))),
+        wasmtime::Val::I64(v) => Some((ValType::I64, *v as u64)),
+        wasmtime::Val::F32(bits) => Some((ValType::F32, u64::from(*bits))),
+        wasmtime::Val::F64(bits) => Some((ValType::F64, *bits)),
+        _ => None,
+    }
+}
+
+fn see_theirs(value: &wasmtime::Val) -> Seen {
+    match (raw(value), value) {
+        (Some((ty, bits)), _) => Seen::Number(ty, bits),
+        (None, wasmtime::Val::FuncRef(func)) => Seen::Null(func.is_none()),
+        (None, wasmtime::Val::ExternRef(host)) => Seen::Null(host.is_none()),
+        (None, other) => panic!("the programs have no {other:?}"),
+    }
+}
+
+fn trap_kind(error: &wasmtime::Error) -> TrapKind {
+    use wasmtime::Trap;
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::UnreachableCodeReached) => TrapKind::Unreachable,
+        Some(Trap::MemoryOutOfBounds) => TrapKind::MemoryOutOfBounds,
+        Some(Trap::TableOutOfBounds) => TrapKind::TableOutOfBounds,
+        Some(Trap::IndirectCallToNull) => TrapKind::IndirectCallToNull,
+        Some(Trap::IntegerDivisionByZero) => TrapKind::IntegerDivisionByZero,
+        Some(Trap::IntegerOverflow) => TrapKind::IntegerOverflow,
+        Some(Trap::BadConversionToInteger) => TrapKind::BadConversionToInteger,
+        Some(Trap::StackOverflow) => TrapKind::StackOverflow,
+        Some(Trap::BadSignature) => TrapKind::BadSignature,
+        other => panic!("Wasmtime failed otherwise: {other:?}, {error:?}"),
+    }
+}
+
+// --- the comparison ------------------------------------------------------------------------------------------------------
+
+/// SplitMix64.
+fn mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A valid program that ends, or `None` when these random bytes make none.
+fn program(seed: u64) -> Option<Vec<u8>> {
+    let imports = r#"(module (import "env" "a" (func)) (import "env" "b" (func (param i32) (result i32)))
+        (import "env" "c" (func (param i64 f64 funcref) (result f32 i64 externref))))"#;
+    let config = wasm_smith::Config {
+        available_imports: Some(wat::parse_str(imports).expect("valid text")),
+        canonicalize_nans: true,
+        custom_page_sizes_enabled: false,
+        // Half of the programs avoid traps, which would end most calls early.
+        disallow_traps: seed.is_multiple_of(2),
+        exceptions_enabled: false,
+        export_everything: true,
+        gc_enabled: false,
+        max_imports: 3,
+        max_instructions: 200,
+        max_memories: 2,
+        max_memory32_bytes: 8 << 16,
+        max_tables: 3,
+        max_table_elements: 50,
+        memory64_enabled: false,
+        memory_max_size_required: true,
+        memory_offset_choices: wasm_smith::MemoryOffsetChoices(90, 9, 1),
+        min_funcs: 2,
+        relaxed_simd_enabled: false,
+        simd_enabled: false,
+        table_max_size_required: true,
+        tail_call_enabled: true,
+        threads_enabled: false,
+        wide_arithmetic_enabled: false,
+        ..wasm_smith::Config::default()
+    };
+    let mut state = seed;
+    let length = 500 + mix(&mut state) as usize % 6000;
+    let bytes: Vec<u8> = std::iter::repeat_with(|| mix(&mut state).to_le_bytes()).flatten().take(length).collect();
+    let mut module = wasm_smith::Module::new(config, &mut Unstructured::new(&bytes)).ok()?;
+    module.ensure_termination(1000).expect("all bodies are made by the generator");
+    Some(module.to_bytes())
+}
+
+/// Returns whether there was something to compare with.
+fn compare(seed: u64, bytes: &[u8]) -> bool {
+    let Some(plain) = ours::<NoProbe>(bytes, false, None) else { return false };
+    let counted = ours::<NoProbe>(bytes, true, None).expect("as in the plain run");
+    let traced = ours::<Witness>(bytes, false, None).expect("as in the plain run");
+    assert_eq!(plain.outcome, counted.outcome, "seed {seed}: counting changes the outcome");
+    assert_eq!(plain.outcome, traced.outcome, "seed {seed}: tracing changes the outcome");
+    assert_eq!(counted.work, traced.work, "seed {seed}: work differs");
+    let mut expected = theirs(bytes);
+    // Wasmtime reports no end for a start function that returns.
+    if plain.outcome.ends.len() == expected.ends.len() + 1 && plain.outcome.ends[0] == End::Returned(Vec::new()) {
+        expected.ends.insert(0, End::Returned(Vec::new()));
+    }
+    assert_eq!(plain.outcome, expected, "seed {seed}: Wasmtime (right) disagrees");
+    // Wherever the fuel ends, counting and traced code stop at the same operator.
+    for part in [3, 7, 11] {
+        let fuel = counted.work * part / 13;
+        let counted = ours::<NoProbe>(bytes, true, Some(fuel)).expect("as before");
+        let traced = ours::<Witness>(bytes, false, Some(fuel)).expect("as before");
+        assert_eq!((counted.outcome, counted.work), (traced.outcome, traced.work), "seed {seed}, fuel {fuel}");
+    }
+    true
+}
+
+#[test]
+fn random_programs_run_as_on_wasmtime() {
+    let setting = |name: &str, default| std::env::var(name).map_or(default, |v| v.parse().expect("a number"));
+    let (first, count) = (setting("WORKSP_SEED", 1), setting("WORKSP_PROGRAMS", 400));
+    println!("seeds {first}..{}", first + count);
+    let (mut ran, mut compared) = (0, 0);
+    for seed in first..first + count {
+        if let Some(bytes) = program(seed) {
+            ran += 1;
+            match catch_unwind(|| compare(seed, &bytes)) {
+                Ok(answered) => compared += u64::from(answered),
+                Err(panic) => {
+                    let path = std::env::temp_dir().join(format!("worksp-random-{seed}.wasm"));
+                    std::fs::write(&path, &bytes).expect("the temporary directory can be written");
+                    println!("seed {seed}: the program is in {}", path.display());
+                    resume_unwind(panic);
+                }
+            }
+        }
+    }
+    println!("{ran} programs, {compared} of them compared");
+    assert!(ran * 2 >= count && compared * 10 >= ran * 9, "most random bytes make a program that both engines run");
+}

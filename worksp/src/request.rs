@@ -1,0 +1,138 @@
+//! From a recording to a trace: choose units, replay under the tracer, name everything.
+
+use std::time::{Duration, Instant};
+
+use worksp_engine::{Config, Limits, Module};
+use worksp_tracer::allocator::EntryPoints;
+use worksp_tracer::profile::{Choice, Profile};
+use worksp_tracer::recording::{Exit, ImportType, Recording, module_sha256};
+use worksp_tracer::replay::{Meter, Replay, ReplayError, Replayed};
+use worksp_tracer::units::{UnitError, UnitSpec, Units};
+use worksp_tracer::{Granule, Trace, Tracer, TracerOptions};
+
+/// Tell the meter about this often, in operators.
+const METER_EVERY_OPS: u64 = 1 << 22;
+
+/// How to trace.
+#[derive(Clone, Debug)]
+pub struct TraceOptions {
+    /// The units; none: every function and loop that is worth it, found by a replay of its own.
+    pub units: Vec<UnitSpec>,
+    /// How far accesses meet.
+    pub granule: Granule,
+    /// Allocator entry points that names do not tell: (what it does, function).
+    pub allocator: Vec<(String, String)>,
+    /// Limits on the guest's call stack while replaying.
+    pub limits: Limits,
+}
+
+impl Default for TraceOptions {
+    fn default() -> TraceOptions {
+        TraceOptions { units: Vec::new(), granule: Granule::Eight, allocator: Vec::new(), limits: Limits::default() }
+    }
+}
+
+/// What tracing does at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// A first replay that looks for units.
+    Profile,
+    /// The replay under the tracer; the operators to be done, if they are known.
+    Trace {
+        /// Operators in the run, or 0.
+        work: u64,
+    },
+}
+
+/// A trace and how it came about.
+#[derive(Debug)]
+pub struct Traced {
+    /// The trace.
+    pub trace: Trace,
+    /// The units that were chosen, when none were given.
+    pub choices: Vec<Choice>,
+    /// How the program ended, in the recording and in the replay alike.
+    pub exit: Exit,
+    /// Host calls that were replayed and checked.
+    pub host_calls: u64,
+    /// Time for finding units.
+    pub profiling: Duration,
+    /// Time for the replay under the tracer.
+    pub tracing: Duration,
+}
+
+/// Why a recording could not be traced.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The replay failed or disagreed with the recording.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// A unit specification names nothing.
+    #[error(transparent)]
+    Unit(#[from] UnitError),
+}
+
+/// Replays a recording and traces it. `meter` is asked for somebody to tell how far each phase is.
+///
+/// # Errors
+/// When replay and recording disagree, or a unit names nothing.
+pub fn trace(
+    recording: &Recording,
+    options: &TraceOptions,
+    mut meter: impl FnMut(Phase) -> Option<Meter>,
+) -> Result<Traced, TraceError> {
+    let config = Config { limits: options.limits.clone(), ..Config::default() };
+    let mut replay = Replay::new(recording, config)?;
+    let module = replay.module().clone();
+    let mut arm = |replay: &mut Replay<'_>, phase| {
+        if let Some(tell) = meter(phase) {
+            replay.on_work(METER_EVERY_OPS, tell);
+        }
+    };
+    let started = Instant::now();
+    let (units, choices, work) = if options.units.is_empty() {
+        arm(&mut replay, Phase::Profile);
+        let mut profile = Profile::default();
+        replay.run(Profile::plan(), &mut profile, |_| {})?;
+        let (units, choices) = profile.choose(&module);
+        (units, choices, profile.work())
+    } else {
+        (Units::resolve(&module, &options.units)?, Vec::new(), 0)
+    };
+    let profiling = started.elapsed();
+
+    let started = Instant::now();
+    arm(&mut replay, Phase::Trace { work });
+    let plan = units.plan();
+    let mut tracer = Tracer::new(units, tracer_options(&module, recording, options), Trace::default());
+    let replayed = replay.run(plan, &mut tracer, |_| {})?;
+    let (mut trace, info) = tracer.finish();
+    trace.info = info;
+    describe(&mut trace, &module, recording, &replayed);
+    let host_calls = recording.outcome().map_err(ReplayError::from)?.host_calls;
+    Ok(Traced { trace, choices, exit: replayed.exit, host_calls, profiling, tracing: started.elapsed() })
+}
+
+fn tracer_options(module: &Module, recording: &Recording, options: &TraceOptions) -> TracerOptions {
+    let mut tracer = TracerOptions::of_module(module).with_effects(recording.effects());
+    tracer.granule = options.granule;
+    if !options.allocator.is_empty() {
+        tracer.entry_points = EntryPoints::of_module(module, &options.allocator);
+    }
+    tracer
+}
+
+/// Adds names, places and origin to a trace.
+fn describe(trace: &mut Trace, module: &Module, recording: &Recording, replayed: &Replayed) {
+    let header = recording.header();
+    let info = &mut trace.info;
+    let path = std::path::Path::new(&header.module_name);
+    info.module = path.file_name().map_or_else(|| header.module_name.clone(), |name| name.to_string_lossy().into_owned());
+    info.sha256 = module_sha256(module.bytes());
+    info.entry = header.command.entry.clone();
+    info.sites = replayed.store.sites().iter().map(|(_, site)| site).collect();
+    info.functions = (0..module.func_count()).map(|func| module.func_name(func)).collect();
+    info.globals = (0..module.global_count()).filter_map(|g| Some((g, module.global_name(g)?.to_owned()))).collect();
+    info.imports = header.imports.iter().filter(|i| matches!(i.ty, ImportType::Func { .. })).map(|i| format!("{}.{}", i.module, i.name)).collect();
+}

@@ -1,0 +1,119 @@
+//! The suites, as data.
+
+use anyhow::{Result, bail};
+
+/// One way to do a case's work; a command of its own.
+pub struct Subject {
+    /// Its name in tables.
+    pub name: &'static str,
+    /// The binary, built in release by the harness.
+    pub binary: Binary,
+    /// Its arguments: `{request}` is the case's recording, `{module}` its module, `{case}` its name, `{scratch}` an empty directory.
+    pub args: &'static [&'static str],
+    /// Whether the case's options of `worksp record` follow (`--dir`, `--invoke`, … and arguments).
+    pub record_options: bool,
+}
+
+/// A binary of this workspace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Binary {
+    /// `worksp-differential`'s `subject`.
+    Subject,
+    /// `worksp` itself, as a user runs it: the whole process is the time, its JSON has the work.
+    Worksp,
+    /// `xtask` itself, for the harness's own check.
+    Xtask,
+}
+
+/// Named cases, the subjects that each of them runs under, and the ratios that are asked for.
+pub struct Suite {
+    /// Its name and its directory's below `results/`.
+    pub name: &'static str,
+    /// What it answers.
+    pub about: &'static str,
+    /// The cases: requests of fixtures/programs.toml where `recorded`, else plain words for `{case}`.
+    pub cases: &'static [&'static str],
+    /// Whether each case is a request, recorded once before the first round.
+    pub recorded: bool,
+    /// The subjects.
+    pub subjects: &'static [Subject],
+    /// Numerator and denominator, by name.
+    pub ratios: &'static [(&'static str, &'static str)],
+    /// How often every subject runs.
+    pub rounds: usize,
+}
+
+const fn subject(name: &'static str, args: &'static [&'static str]) -> Subject {
+    Subject { name, binary: Binary::Subject, args, record_options: false }
+}
+
+const fn native(name: &'static str, args: &'static [&'static str]) -> Subject {
+    Subject { name, binary: Binary::Subject, args, record_options: true }
+}
+
+const SUITES: &[Suite] = &[
+    Suite {
+        name: "request",
+        about: "What observing a request costs: native Wasmtime, recording, and the engine plain, counting and tracing; wasmi replays the same recording. `trace` is the whole command, from reading the recording to the printed ladder; the others are timed without compilation and set-up.",
+        cases: &["cpython", "resvg", "quickjs"],
+        recorded: true,
+        subjects: &[
+            native("native", &["native", "{module}"]),
+            native("record", &["record", "{module}", "-o", "{scratch}/again.wspr"]),
+            subject("plain", &["plain", "{request}"]),
+            subject("counting", &["counting", "{request}"]),
+            Subject { name: "trace", binary: Binary::Worksp, args: &["trace", "{request}", "-o", "{scratch}/run.wspt", "--json"], record_options: false },
+            subject("wasmi", &["wasmi", "{request}"]),
+        ],
+        ratios: &[("record", "native"), ("plain", "native"), ("counting", "native"), ("trace", "native"), ("wasmi", "native"), ("plain", "wasmi")],
+        rounds: 5,
+    },
+    Suite {
+        name: "harness",
+        about: "The harness's own check: twice the work must cost twice the time, and the same work once.",
+        cases: &["spin"],
+        recorded: false,
+        subjects: &[
+            Subject { name: "once", binary: Binary::Xtask, args: &["spin", "200000000"], record_options: false },
+            Subject { name: "twice", binary: Binary::Xtask, args: &["spin", "400000000"], record_options: false },
+        ],
+        ratios: &[("twice", "once")],
+        rounds: 5,
+    },
+];
+
+/// The suites' names.
+pub fn names() -> Vec<&'static str> {
+    SUITES.iter().map(|suite| suite.name).collect()
+}
+
+/// The suite called `name`.
+///
+/// # Errors
+/// When there is none.
+pub fn find(name: &str) -> Result<&'static Suite> {
+    match SUITES.iter().find(|suite| suite.name == name) {
+        Some(suite) => Ok(suite),
+        None => bail!("no suite is called {name:?}; there are: {}", names().join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_name_subjects_and_cases_name_requests() {
+        for suite in SUITES {
+            for (numerator, denominator) in suite.ratios {
+                for name in [numerator, denominator] {
+                    assert!(suite.subjects.iter().any(|subject| subject.name == *name), "{}: {name}", suite.name);
+                }
+            }
+            for case in suite.cases.iter().filter(|_| suite.recorded) {
+                assert!(worksp_fixtures::programs().iter().any(|p| p.requests.iter().any(|r| r.name == *case)), "{case}");
+            }
+        }
+        assert!(find("no-such-suite").is_err_and(|error| error.to_string().contains("request")));
+    }
+}
