@@ -150,9 +150,9 @@ impl Cell {
             return;
         }
         let wide = granule.expand(exposed);
-        self.edges_from_writers(graph, &[EdgeKind::Raw], to, wide);
+        self.edges_from_writers(graph, &[EdgeKind::Raw], to, exposed, wide);
         for d in self.deltas.iter().filter(|d| d.mask & wide != 0) {
-            d.edges(graph, &[EdgeKind::Raw], to);
+            d.edges(graph, &[EdgeKind::Raw], &to.meeting(d.mask & exposed));
         }
         self.add_reader(graph, exposed, to.flags);
     }
@@ -160,7 +160,7 @@ impl Cell {
     /// A plain write of the bytes in `mask`.
     pub fn write<S: Sink>(&mut self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8) {
         let wide = granule.expand(mask);
-        self.edges_from_writers(graph, &[EdgeKind::Waw], to, wide);
+        self.edges_from_writers(graph, &[EdgeKind::Waw], to, mask, wide);
         self.edges_from_readers(graph, to, wide);
         for d in self.deltas.iter().filter(|d| d.mask & wide != 0) {
             d.edges(graph, &[EdgeKind::Waw], to);
@@ -173,7 +173,7 @@ impl Cell {
     pub fn delta<S: Sink>(&mut self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8, key: DeltaKey) {
         debug_assert_eq!(mask & self.own(graph), 0, "such a pair is an ordinary read and write");
         let wide = granule.expand(mask);
-        self.edges_from_writers(graph, &[EdgeKind::Raw, EdgeKind::Waw], to, wide);
+        self.edges_from_writers(graph, &[EdgeKind::Raw, EdgeKind::Waw], to, mask, wide);
         self.edges_from_readers(graph, to, wide);
         for d in self.deltas.iter().filter(|d| d.mask & wide != 0) {
             if !d.stale && d.key.commutes(&key) && to.flags & OUTPUT == 0 {
@@ -181,7 +181,7 @@ impl Cell {
                     graph.edge(d.newest, kind, EdgeClass::Delta, d.site, to);
                 }
             } else {
-                d.edges(graph, &[EdgeKind::Raw, EdgeKind::Waw], to);
+                d.edges(graph, &[EdgeKind::Raw, EdgeKind::Waw], &to.meeting(d.mask & mask));
             }
         }
         self.add_delta(graph, to, mask, key);
@@ -236,8 +236,9 @@ impl Cell {
         });
     }
 
-    fn edges_from_writers<S: Sink>(&self, graph: &mut Segments<S>, kinds: &[EdgeKind], to: &Access, wide: u8) {
+    fn edges_from_writers<S: Sink>(&self, graph: &mut Segments<S>, kinds: &[EdgeKind], to: &Access, mask: u8, wide: u8) {
         for w in self.writers.iter().filter(|w| w.mask & wide != 0) {
+            let to = &to.meeting(w.mask & mask);
             for &kind in kinds {
                 graph.edge(w.segment, kind, class_of(kind, w.flags, false, to), w.site, to);
             }

@@ -34,6 +34,13 @@ pub(crate) struct Access {
     pub owned_since: u32,
 }
 
+impl Access {
+    /// The same towards bytes of which it touches these: an edge from mere neighbours says nothing about owners.
+    pub fn meeting(&self, touched: u8) -> Access {
+        Access { owned_since: if touched == 0 { 0 } else { self.owned_since }, ..*self }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct OpenUnit {
     unit: u32,

@@ -273,7 +273,8 @@ impl Entry {
             return false;
         }
         if self.wmask & granule.expand(exposed) != 0 {
-            graph.edge(self.writer, EdgeKind::Raw, class_of(EdgeKind::Raw, self.wflags, false, to), self.site, to);
+            let class = class_of(EdgeKind::Raw, self.wflags, false, to);
+            graph.edge(self.writer, EdgeKind::Raw, class, self.site, &to.meeting(self.wmask & exposed));
         }
         let before = if is_first { EMPTY } else { self.readers };
         let current = graph.current();

@@ -185,6 +185,11 @@ fn stack_reads_of_an_earlier_owner_make_m2_invalid() {
     let sound = fields.replace("(call $look))", "(i32.store (global.get $__stack_pointer) (i32.const 1)) (call $look))");
     let (_, ladder) = trace(&sound, &["func:leave", "func:look"]);
     assert_eq!(ladder.rungs[2].validity, Validity::Valid);
+    // A neighbour in the granule that an earlier owner left is nobody's read.
+    let neighbour = fields.replace("(i32.store (global.get $__stack_pointer) (i32.const 7))", "(i64.store (global.get $__stack_pointer) (i64.const 7))");
+    let neighbour = neighbour.replace("(call $look))", "(i32.store (global.get $__stack_pointer) (i32.const 1)) (call $look))");
+    let (_, ladder) = trace(&neighbour, &["func:leave", "func:look"]);
+    assert_eq!(ladder.rungs[2].validity, Validity::Valid);
 }
 
 #[test]
