@@ -213,8 +213,8 @@ impl Ladder {
             .collect();
         let spans = lanes.spans(trace);
         let validities = validities(&present, &keeps, &trace.info.checks);
-        let rungs = keeps.iter().enumerate().map(|(number, keep)| {
-            let path = heaviest_path(trace, &Lane { keep: keep.clone(), burden: 0 });
+        let paths = heaviest_paths(trace, &keeps);
+        let rungs = keeps.iter().zip(paths).enumerate().map(|(number, (_, path))| {
             Rung {
                 name: if number == 0 { "M0" } else { RUNGS[number - 1].name },
                 span: spans[plain[number]],
@@ -353,12 +353,22 @@ impl Masks {
 
 /// The spans of a trace in up to eight lanes, in one pass.
 pub fn spans_of(trace: &Trace, lanes: &[Lane]) -> Vec<u64> {
+    let mut span: Times = [0; LANES];
+    for times in finish_of(trace, lanes) {
+        for i in 0..LANES {
+            span[i] = span[i].max(times[i]);
+        }
+    }
+    span[..lanes.len()].to_vec()
+}
+
+/// When every node finishes in up to eight lanes.
+fn finish_of(trace: &Trace, lanes: &[Lane]) -> Vec<Times> {
     assert!(lanes.len() <= LANES, "at most {LANES} lanes in one pass");
     let masks = Masks::of(lanes);
     let any_replays = masks.replays.contains(&true);
     let nodes = trace.nodes();
     let mut finish: Vec<Times> = Vec::with_capacity(nodes.len());
-    let mut span: Times = [0; LANES];
     for (node, edges) in trace.iter() {
         let mut start: Times = [0; LANES];
         let mut latest_writer: Times = [0; LANES];
@@ -390,11 +400,10 @@ pub fn spans_of(trace: &Trace, lanes: &[Lane]) -> Vec<u64> {
             if masks.replays[i] && latest_writer[i] > start[i] {
                 time[i] = time[i].max(latest_writer[i]) + node.weight;
             }
-            span[i] = span[i].max(time[i]);
         }
         finish.push(time);
     }
-    span[..lanes.len()].to_vec()
+    finish
 }
 
 /// Whether a spawn is charged on this edge: from parent to child, and from parent to its own continuation.
@@ -425,25 +434,37 @@ impl Path {
     }
 }
 
+/// The heaviest path of every rung. As many rungs share a pass as there are lanes.
+fn heaviest_paths(trace: &Trace, keeps: &[Keep]) -> Vec<Path> {
+    let lanes: Vec<Lane> = keeps.iter().map(|keep| Lane { keep: keep.clone(), burden: 0 }).collect();
+    let mut paths = Vec::new();
+    for group in lanes.chunks(LANES) {
+        let finish = finish_of(trace, group);
+        let one = |(i, lane)| heaviest_path(trace, lane, &|node: NodeIdx| finish[node as usize][i]);
+        paths.extend(group.iter().enumerate().map(one));
+    }
+    paths
+}
+
 /// Walks the heaviest path of a lane backwards and sums the delay that each class causes along it: how much earlier a node would
 /// finish but for the predecessors that it has an edge of the class from. A predecessor of two classes counts for both, so that
 /// both bind; a structural one counts for none. Where two predecessors finish at the same time, the path goes through the earlier.
-fn heaviest_path(trace: &Trace, lane: &Lane) -> Path {
-    let finish = finish_times(trace, lane);
+fn heaviest_path(trace: &Trace, lane: &Lane, finish: &impl Fn(NodeIdx) -> u64) -> Path {
     let mut path = Path::default();
-    let Some(mut at) = (0..finish.len()).max_by_key(|&i| (finish[i], std::cmp::Reverse(i))) else { return path };
+    let nodes = 0..trace.nodes().len();
+    let Some(mut at) = nodes.max_by_key(|&i| (finish(i as NodeIdx), std::cmp::Reverse(i))) else { return path };
     loop {
         let edges = trace.edges_into(at as NodeIdx);
         let node = trace.nodes()[at];
-        let all = arrive(trace, lane, &node, edges, &finish, |_| true);
+        let all = arrive(trace, lane, &node, edges, finish, |_| true);
         for (class, sources) in sources_by_class(lane, edges) {
-            let other = arrive(trace, lane, &node, edges, &finish, |e| sources.binary_search(&e.from).is_err());
+            let other = arrive(trace, lane, &node, edges, finish, |e| sources.binary_search(&e.from).is_err());
             // A replay may be caused by an early start, so at M7 an edge can also be a gain.
             let delay = all.finish.saturating_sub(other.finish);
             path.delays[class as usize] += delay;
             if delay > path.bottleneck.as_ref().map_or(0, |b| b.delay) {
                 let is_late = |e: &&Edge| e.class.reported() == class && lane.keep.keeps(e.kind, e.class);
-                let late = edges.iter().filter(is_late).rev().max_by_key(|e| finish[e.from as usize]);
+                let late = edges.iter().filter(is_late).rev().max_by_key(|e| finish(e.from));
                 path.bottleneck = late.map(|edge| Bottleneck { edge: *edge, to: at as NodeIdx, delay });
             }
         }
@@ -480,7 +501,7 @@ fn arrive(
     lane: &Lane,
     node: &Node,
     edges: &[Edge],
-    finish: &[u64],
+    finish: &impl Fn(NodeIdx) -> u64,
     counts: impl Fn(&Edge) -> bool,
 ) -> Arrival {
     let (mut start, mut latest) = ((0, None), (0, None));
@@ -490,7 +511,7 @@ fn arrive(
             continue;
         }
         let charge = if is_charged(edge, node, trace.nodes()) { lane.burden } else { 0 };
-        let time = finish[edge.from as usize] + charge;
+        let time = finish(edge.from) + charge;
         let side = if lane.keep.replays && !structural && edge.kind != Result { &mut latest } else { &mut start };
         // Edges come in the order of their sources, so the earlier of two equal ones stays.
         if side.1.is_none() || time > side.0 {
@@ -503,13 +524,4 @@ fn arrive(
     }
     let critical = if latest.0 > early { latest.1 } else { start.1 };
     Arrival { finish: early.max(latest.0) + node.weight, critical }
-}
-
-fn finish_times(trace: &Trace, lane: &Lane) -> Vec<u64> {
-    let mut finish = Vec::with_capacity(trace.nodes().len());
-    for (node, edges) in trace.iter() {
-        let time = arrive(trace, lane, &node, edges, &finish, |_| true).finish;
-        finish.push(time);
-    }
-    finish
 }
