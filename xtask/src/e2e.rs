@@ -31,7 +31,7 @@ struct Traced {
 /// When any request fails; the table says which ones.
 pub fn run(programs: &[&'static Program], build: bool) -> Result<()> {
     if build {
-        sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "-p", "worksp"]))?;
+        sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "--workspace", "--bins"]))?;
     }
     let mut rows = Vec::new();
     for program in programs {
