@@ -25,12 +25,14 @@ struct Traced {
     report: Value,
 }
 
-/// Runs all requests of `programs` and prints the table.
+/// Runs all requests of `programs` and prints the table; `build` builds the binary first.
 ///
 /// # Errors
 /// When any request fails; the table says which ones.
-pub fn run(programs: &[&'static Program]) -> Result<()> {
-    sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "-p", "worksp"]))?;
+pub fn run(programs: &[&'static Program], build: bool) -> Result<()> {
+    if build {
+        sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "--workspace", "--bins"]))?;
+    }
     let mut rows = Vec::new();
     for program in programs {
         for request in &program.requests {

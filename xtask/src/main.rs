@@ -30,7 +30,13 @@ enum Task {
     /// Obtain and build the real programs: pinned versions, checked hashes, cached
     Fetch(FetchArgs),
     /// Record and trace every request of the programs, compare the results, print a table
-    E2e(Which),
+    E2e {
+        #[command(flatten)]
+        which: Which,
+        /// Use the worksp binary beside this one as it is
+        #[arg(long)]
+        no_build: bool,
+    },
     /// Run a benchmark suite: alternating rounds, checked results, raw samples and a summary under results/
     Bench {
         /// The suite
@@ -121,7 +127,7 @@ fn run(task: Task) -> Result<()> {
             &args.which.programs()?,
             &fetch::Options { other_compiler: args.other_compiler, bless: args.bless, check_native: args.check_native },
         ),
-        Task::E2e(which) => e2e::run(&which.programs()?),
+        Task::E2e { which, no_build } => e2e::run(&which.programs()?, !no_build),
         Task::Bench { suite, cases, rounds } => bench::run(&suite, &cases, rounds),
         Task::Summarize { check } => bench::summarize(check),
         Task::Wast { files } => sh::loud(cargo(&["run", "--release", "--quiet", "-p", "worksp-differential", "--bin", "wast", "--"]).args(files)),
@@ -136,7 +142,7 @@ fn ci() -> Result<()> {
     let small: Vec<&Program> = worksp_fixtures::programs().iter().filter(|program| program.size == Size::Small).collect();
     fetch::run(&small, &fetch::Options { other_compiler: false, bless: false, check_native: true })?;
     sh::loud(&mut cargo(&["test", "--release", "--workspace"]))?;
-    e2e::run(&small)?;
+    e2e::run(&small, true)?;
     bench::summarize(true)
 }
 

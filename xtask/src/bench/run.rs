@@ -197,7 +197,7 @@ fn build_binaries(suite: &Suite) -> Result<()> {
     if suite.subjects.iter().all(|subject| subject.binary == Binary::Xtask) {
         return Ok(());
     }
-    sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "-p", "worksp-differential", "-p", "worksp", "--bins"]))
+    sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "--workspace", "--bins"]))
 }
 
 /// The middle value; the mean of the two middle ones when their number is even.
