@@ -55,11 +55,12 @@ fn main() -> Result<(), Failure> {
     let mut tracer = Tracer::new(units, TracerOptions::of_module(&module), Trace::default());
     let (traced, _) = run(&module, &export, &args, plan, &mut tracer)?;
     let (trace, info) = tracer.finish();
-    let (nodes, edges) = (trace.nodes().len(), trace.edges().len());
+    let (nodes, edges) = (trace.nodes().len(), trace.edges_count());
     println!("{work} operators, {} segments, {nodes} nodes, {edges} edges", info.segments);
     for kind in KINDS {
         for class in CLASSES {
-            let count = trace.edges().iter().filter(|e| e.kind == kind && e.class == class).count();
+            let mut count = 0;
+            trace.for_each(|_, edges| count += edges.iter().filter(|e| e.kind == kind && e.class == class).count())?;
             if count > 0 {
                 println!("  {:10} {:10} {count}", kind.name(), class.name());
             }

@@ -22,7 +22,7 @@ fn trace(fields: &str, units: &[&str]) -> (worksp_tracer::Trace, Ladder) {
     );
     let run = common::Run { text: &text, calls: &[("run", &[])], units, granule: Granule::Eight };
     let trace = common::trace(&run);
-    let ladder = Ladder::of(&trace, BURDEN_DEFAULT);
+    let ladder = Ladder::of(&trace, BURDEN_DEFAULT).expect("held in memory");
     (trace, ladder)
 }
 
