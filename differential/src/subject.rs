@@ -151,7 +151,7 @@ mod tests {
         let plain = engine(&path, false).unwrap();
         assert_eq!(plain.digest, digest(&Exit::Status(7), b"hello\n"));
         let counting = engine(&path, true).unwrap();
-        assert_eq!((&counting.digest, counting.work), (&plain.digest, Some(22)));
+        assert_eq!((&counting.digest, counting.work), (&plain.digest, Some(24)));
         assert_eq!(peer(&path).unwrap().digest, plain.digest);
         assert!(plain.to_json().contains(r#""schema":"worksp.subject.v1""#));
     }
