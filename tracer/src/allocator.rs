@@ -95,12 +95,12 @@ pub struct EntryPoints {
 }
 
 impl EntryPoints {
-    /// Finds them by name. `overrides` maps further function names onto known ones, such as `my_alloc` to `malloc`.
+    /// Finds them by name. `overrides` adds functions of other names: (what it does, its name), such as `malloc`, `my_alloc`.
     pub fn of_module(module: &Module, overrides: &[(String, String)]) -> EntryPoints {
         let mut found = EntryPoints::default();
         for func in module.imported_func_count()..module.func_count() {
             let name = module.func_name(func);
-            let known = overrides.iter().find(|(theirs, _)| *theirs == name).map_or(name.as_str(), |(_, ours)| ours);
+            let known = overrides.iter().find(|(_, theirs)| *theirs == name).map_or(name.as_str(), |(does, _)| does);
             found.insert(func, &name, EntryPoint::of_name(known));
         }
         for export in module.exports() {

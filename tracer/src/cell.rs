@@ -118,8 +118,8 @@ pub(crate) struct Deltas {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cell {
     pub writers: SmallVec<[Writer; 2]>,
-    pub readers: SmallVec<[Readers; 2]>,
-    pub deltas: SmallVec<[Deltas; 1]>,
+    pub readers: SmallVec<[Readers; 4]>,
+    pub deltas: Vec<Deltas>,
 }
 
 /// The class of an edge whose earlier end has these flags.
@@ -150,9 +150,9 @@ impl Cell {
             return;
         }
         let wide = granule.expand(exposed);
-        self.edges_from_writers(graph, &[EdgeKind::Raw], to, wide);
+        self.edges_from_writers(graph, &[EdgeKind::Raw], to, exposed, wide);
         for d in self.deltas.iter().filter(|d| d.mask & wide != 0) {
-            d.edges(graph, &[EdgeKind::Raw], to);
+            d.edges(graph, &[EdgeKind::Raw], &to.meeting(d.mask & exposed));
         }
         self.add_reader(graph, exposed, to.flags);
     }
@@ -160,7 +160,7 @@ impl Cell {
     /// A plain write of the bytes in `mask`.
     pub fn write<S: Sink>(&mut self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8) {
         let wide = granule.expand(mask);
-        self.edges_from_writers(graph, &[EdgeKind::Waw], to, wide);
+        self.edges_from_writers(graph, &[EdgeKind::Waw], to, mask, wide);
         self.edges_from_readers(graph, to, wide);
         for d in self.deltas.iter().filter(|d| d.mask & wide != 0) {
             d.edges(graph, &[EdgeKind::Waw], to);
@@ -173,7 +173,7 @@ impl Cell {
     pub fn delta<S: Sink>(&mut self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8, key: DeltaKey) {
         debug_assert_eq!(mask & self.own(graph), 0, "such a pair is an ordinary read and write");
         let wide = granule.expand(mask);
-        self.edges_from_writers(graph, &[EdgeKind::Raw, EdgeKind::Waw], to, wide);
+        self.edges_from_writers(graph, &[EdgeKind::Raw, EdgeKind::Waw], to, mask, wide);
         self.edges_from_readers(graph, to, wide);
         for d in self.deltas.iter().filter(|d| d.mask & wide != 0) {
             if !d.stale && d.key.commutes(&key) && to.flags & OUTPUT == 0 {
@@ -181,7 +181,7 @@ impl Cell {
                     graph.edge(d.newest, kind, EdgeClass::Delta, d.site, to);
                 }
             } else {
-                d.edges(graph, &[EdgeKind::Raw, EdgeKind::Waw], to);
+                d.edges(graph, &[EdgeKind::Raw, EdgeKind::Waw], &to.meeting(d.mask & mask));
             }
         }
         self.add_delta(graph, to, mask, key);
@@ -230,14 +230,15 @@ impl Cell {
             r.mask &= !mask;
             r.mask != 0
         });
-        self.deltas.retain(|d| {
+        self.deltas.retain_mut(|d| {
             d.mask &= !mask;
             d.mask != 0
         });
     }
 
-    fn edges_from_writers<S: Sink>(&self, graph: &mut Segments<S>, kinds: &[EdgeKind], to: &Access, wide: u8) {
+    fn edges_from_writers<S: Sink>(&self, graph: &mut Segments<S>, kinds: &[EdgeKind], to: &Access, mask: u8, wide: u8) {
         for w in self.writers.iter().filter(|w| w.mask & wide != 0) {
+            let to = &to.meeting(w.mask & mask);
             for &kind in kinds {
                 graph.edge(w.segment, kind, class_of(kind, w.flags, false, to), w.site, to);
             }
@@ -263,20 +264,40 @@ impl Cell {
     fn add_reader<S: Sink>(&mut self, graph: &mut Segments<S>, mask: u8, flags: u8) {
         let current = graph.current();
         let mut rest = mask;
-        for r in std::mem::take(&mut self.readers) {
+        for at in 0..self.readers.len() {
+            let r = self.readers[at];
             let part = r.mask & mask;
-            rest &= !part;
-            if r.mask & !mask != 0 {
-                self.push_readers(Readers { mask: r.mask & !mask, ..r });
+            if part == 0 {
+                continue;
             }
-            if part != 0 {
-                let set = graph.sets_mut().push(r.set, current, flags);
-                self.push_readers(Readers { set, mask: part, flags });
+            rest &= !part;
+            let new = Readers { set: graph.sets_mut().push(r.set, current, flags), mask: part, flags };
+            if part == r.mask {
+                self.readers[at] = new;
+            } else {
+                self.readers[at].mask &= !part;
+                self.readers.push(new);
             }
         }
         if rest != 0 {
             let set = graph.sets_mut().push(EMPTY, current, flags);
-            self.push_readers(Readers { set, mask: rest, flags });
+            self.readers.push(Readers { set, mask: rest, flags });
+        }
+        self.merge_readers();
+    }
+
+    /// Bytes with the same readers share a record.
+    fn merge_readers(&mut self) {
+        let mut at = 1;
+        while at < self.readers.len() {
+            let r = self.readers[at];
+            match self.readers[..at].iter_mut().find(|other| other.set == r.set) {
+                Some(other) => {
+                    other.mask |= r.mask;
+                    self.readers.swap_remove(at);
+                }
+                None => at += 1,
+            }
         }
     }
 

@@ -12,6 +12,7 @@ pub mod recording;
 pub mod replay;
 
 pub mod edge;
+mod edges;
 pub mod trace;
 pub mod trace_file;
 

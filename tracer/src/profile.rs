@@ -168,12 +168,16 @@ impl Profile {
 
 impl HostObserver for Profile {}
 
+// No hook may be inlined into a handler, but for the two whose common case is a few loads and compares: a handler ends in a jump to
+// the next one only while nothing in it has an address.
 impl Probe for Profile {
+    #[inline(never)]
     fn enter(&mut self, func: u32, _args: &[u64], work: u64) {
         self.entries.push(self.activations.len());
         self.begin(func, work);
     }
 
+    #[inline(never)]
     fn leave(&mut self, work: u64, _unwound: bool) {
         self.work = work;
         let floor = self.entries.pop().unwrap_or(0);
@@ -182,19 +186,23 @@ impl Probe for Profile {
         }
     }
 
+    #[inline(never)]
     fn call(&mut self, _site: SiteId, func: u32, _args: &[u64], work: u64) {
         self.begin(func, work);
     }
 
+    #[inline(never)]
     fn tail_call(&mut self, _site: SiteId, func: u32, _args: &[u64], work: u64) {
         self.end(work);
         self.begin(func, work);
     }
 
+    #[inline(never)]
     fn ret(&mut self, _results: &[u64], work: u64) {
         self.end(work);
     }
 
+    #[inline(never)]
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
         let stat = match self.end_up_to(this, work) {
             Some(stat) => stat,
@@ -210,6 +218,7 @@ impl Probe for Profile {
         self.open_loops.push(OpenLoop { this, stat, since: work, outermost });
     }
 
+    #[inline(never)]
     fn loop_exit(&mut self, this: LoopRef, work: u64) {
         self.end_up_to(this, work);
     }

@@ -11,7 +11,7 @@ use crate::sets::{EMPTY, Run, SEGMENT_MAX, SetIdx, Sets, Source};
 use crate::trace::{Edge, NO_UNIT, Node, NodeIdx, Sink, Unit, Witness};
 
 /// Entries of the filter for edges that were just added.
-const RECENT: usize = 64;
+const RECENT: usize = 1 << 12;
 /// Edges that are collected before duplicates are taken out for the first time.
 const COMPACT_MIN: usize = 4096;
 
@@ -32,6 +32,13 @@ pub(crate) struct Access {
     pub dead: bool,
     /// For reads of the stack: the segment in which its present owner claimed the address.
     pub owned_since: u32,
+}
+
+impl Access {
+    /// The same towards bytes of which it touches these: an edge from mere neighbours says nothing about owners.
+    pub fn meeting(&self, touched: u8) -> Access {
+        Access { owned_since: if touched == 0 { 0 } else { self.owned_since }, ..*self }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +68,10 @@ pub(crate) struct Segments<S> {
     units_count: u32,
     nodes_count: u32,
     edges: Vec<Edge>,
+    /// Scratch: the nodes that stand for a run of a set.
+    sources: Vec<NodeIdx>,
     compact_at: usize,
-    recent: Box<[RecentEdge; RECENT]>,
+    recent: Vec<RecentEdge>,
     /// The node of every closed segment.
     node_of_segment: Vec<NodeIdx>,
     last_root_node: Option<NodeIdx>,
@@ -82,8 +91,9 @@ impl<S: Sink> Segments<S> {
             units_count: 0,
             nodes_count: 0,
             edges: Vec::new(),
+            sources: Vec::new(),
             compact_at: COMPACT_MIN,
-            recent: Box::new([RecentEdge::default(); RECENT]),
+            recent: vec![RecentEdge::default(); RECENT],
             node_of_segment: Vec::new(),
             last_root_node: None,
             unsound_stack_edge: None,
@@ -220,7 +230,7 @@ impl<S: Sink> Segments<S> {
 
     fn edge_from_node(&mut self, from: NodeIdx, kind: EdgeKind, class: EdgeClass, from_site: u32, to: &Access) {
         let kind_class = (kind as u16) << 8 | class as u16;
-        let slot = &mut self.recent[(from as usize ^ (kind_class as usize) << 2 ^ kind_class as usize >> 7) % RECENT];
+        let slot = &mut self.recent[(from as usize ^ (kind_class as usize & 0xff) << 7 ^ kind_class as usize >> 8 << 4) % RECENT];
         // Segment numbers are stored plus one, so that the empty filter matches nothing.
         if slot.from == from && slot.kind_class == kind_class && slot.segment == self.current + 1 {
             return;
@@ -250,27 +260,27 @@ impl<S: Sink> Segments<S> {
             }
         }
         for run in runs {
-            let from = match run.single {
-                Some(segment) => self.node_of_segment[segment as usize],
-                None => self.join(run.top),
-            };
-            for &kind in kinds {
-                self.edge_from_node(from, kind, class(kind, run.flags, run.stale), from_site, to);
+            self.sources(run.top);
+            for at in 0..self.sources.len() {
+                for &kind in kinds {
+                    self.edge_from_node(self.sources[at], kind, class(kind, run.flags, run.stale), from_site, to);
+                }
             }
         }
     }
 
-    fn join(&mut self, top: SetIdx) -> NodeIdx {
-        let Segments { sets, sink, nodes_count, node_of_segment, .. } = self;
-        sets.join(top, |sources| {
-            let mut edges: smallvec::SmallVec<[Edge; 20]> = sources
+    /// Puts the nodes that stand for a run of a set into `self.sources`, and emits the joins among them.
+    fn sources(&mut self, top: SetIdx) {
+        let Segments { sets, sink, nodes_count, node_of_segment, sources, .. } = self;
+        let node_of = |source| match source {
+            Source::Segment(segment) => node_of_segment[segment as usize],
+            Source::Node(node) => node,
+        };
+        let join = |members: &[Source]| {
+            let mut edges: smallvec::SmallVec<[Edge; 20]> = members
                 .iter()
-                .map(|source| match *source {
-                    Source::Segment(segment) => node_of_segment[segment as usize],
-                    Source::Node(node) => node,
-                })
-                .map(|from| Edge {
-                    from,
+                .map(|member| Edge {
+                    from: node_of(*member),
                     from_site: 0,
                     to_site: 0,
                     object: 0,
@@ -284,7 +294,9 @@ impl<S: Sink> Segments<S> {
             *nodes_count = number.checked_add(1).expect("fewer than 2^32 nodes: memory ends first");
             sink.node(Node { weight: 0, unit: NO_UNIT }, &edges);
             number
-        })
+        };
+        sources.clear();
+        sets.sources(top, join, |source| sources.push(node_of(source)));
     }
 
     fn push(&mut self, edge: Edge) {

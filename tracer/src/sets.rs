@@ -26,13 +26,14 @@ struct SetNode {
     member: u32,
     /// The child that was made last; valid when it was made by the current segment.
     memo: SetIdx,
-    /// The graph node that joins the run of equal flags that ends here, plus 1; 0 when there is none yet.
+    /// The graph node that joins the run of equal flags that ends here, plus 1; 0 when there is none yet, [`USED`] when there is
+    /// none yet but the run was a source of edges.
     join: u32,
     /// The first node below that is not of the run of equal flags that ends here.
     end: SetIdx,
 }
 
-/// One source of edges out of a set.
+/// The part of a set whose members have the same flags and live in the same life of the address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
     /// The newest node of the run.
@@ -41,9 +42,10 @@ pub(crate) struct Run {
     pub flags: u8,
     /// Whether the members belong to an earlier life of the address.
     pub stale: bool,
-    /// The only member, when there is one only.
-    pub single: Option<u32>,
 }
+
+/// A run that was a source of edges once: members that join the run later need not repeat those below.
+const USED: u32 = u32::MAX;
 
 /// All sets.
 #[derive(Debug)]
@@ -116,8 +118,7 @@ impl Sets {
             if node.member == BARRIER {
                 stale = true;
             } else if node.member >> FLAG_BITS != current {
-                let single = (node.parent == node.end).then_some(node.member >> FLAG_BITS);
-                each(Run { top: at, flags: flags_of(node.member), stale, single });
+                each(Run { top: at, flags: flags_of(node.member), stale });
                 at = node.end;
                 continue;
             }
@@ -138,15 +139,35 @@ impl Sets {
         None
     }
 
+    /// The sources of edges that stand for the members of the run that ends at `top`: each by itself the first time, and joined
+    /// from the second time on, so that edges stay linear in the number of members.
+    pub fn sources(&mut self, top: SetIdx, make: impl FnMut(&[Source]) -> u32, mut each: impl FnMut(Source)) {
+        let SetNode { end, join, .. } = self.nodes[top as usize];
+        let is_first = join == 0;
+        if is_first {
+            self.nodes[top as usize].join = USED;
+        }
+        let mut at = top;
+        while at != end {
+            let node = self.nodes[at as usize];
+            let was_used = node.join != 0 && !(is_first && at == top);
+            if was_used && node.parent != end {
+                return each(Source::Node(self.join(at, make)));
+            }
+            each(Source::Segment(node.member >> FLAG_BITS));
+            at = node.parent;
+        }
+    }
+
     /// The graph node that joins the run that ends at `top`. `make` makes a graph node out of segments and joins.
-    pub fn join(&mut self, top: SetIdx, mut make: impl FnMut(&[Source]) -> u32) -> u32 {
+    fn join(&mut self, top: SetIdx, mut make: impl FnMut(&[Source]) -> u32) -> u32 {
         let end = self.nodes[top as usize].end;
         let mut path = Vec::new();
         let mut sources: Vec<Source> = Vec::with_capacity(JOIN_WIDTH + 1);
         let mut at = top;
         while at != end {
             let node = self.nodes[at as usize];
-            if node.join != 0 {
+            if node.join != 0 && node.join != USED {
                 sources.push(Source::Node(node.join - 1));
                 break;
             }

@@ -198,19 +198,26 @@ impl Shadow {
     /// Runs `f` on the state of a cell and stores it back in the smallest form that holds it.
     fn with<S: Sink>(&mut self, graph: &mut Segments<S>, cell: u64, f: impl FnOnce(&mut Segments<S>, &mut Cell)) {
         let entry = *self.entry_mut(cell);
-        let spilled = (entry.wflags & SPILLED != 0).then_some(entry.site);
-        let mut state = match spilled {
-            Some(index) => std::mem::take(&mut self.cells[index as usize]),
-            None => entry.unpack(),
-        };
+        if entry.wflags & SPILLED != 0 {
+            let state = &mut self.cells[entry.site as usize];
+            f(graph, state);
+            let entry = match Entry::pack(state) {
+                Some(inline) => {
+                    *state = Cell::default();
+                    self.free.push(entry.site);
+                    inline
+                }
+                None => Entry::remember(state, graph, entry.site),
+            };
+            *self.entry_mut(cell) = entry;
+            return;
+        }
+        let mut state = entry.unpack();
         f(graph, &mut state);
         let entry = match Entry::pack(&state) {
-            Some(inline) => {
-                self.free.extend(spilled);
-                inline
-            }
+            Some(inline) => inline,
             None => {
-                let index = spilled.or_else(|| self.free.pop()).unwrap_or_else(|| {
+                let index = self.free.pop().unwrap_or_else(|| {
                     self.cells.push(Cell::default());
                     (self.cells.len() - 1) as u32
                 });
@@ -266,7 +273,8 @@ impl Entry {
             return false;
         }
         if self.wmask & granule.expand(exposed) != 0 {
-            graph.edge(self.writer, EdgeKind::Raw, class_of(EdgeKind::Raw, self.wflags, false, to), self.site, to);
+            let class = class_of(EdgeKind::Raw, self.wflags, false, to);
+            graph.edge(self.writer, EdgeKind::Raw, class, self.site, &to.meeting(self.wmask & exposed));
         }
         let before = if is_first { EMPTY } else { self.readers };
         let current = graph.current();

@@ -5,11 +5,14 @@
 //! edges  [into 0][into 1][into 2]…      sorted by (from, kind, class) within a node, each (from, to, kind, class) once
 //! ```
 
+use std::io;
+
 use sha2::{Digest, Sha256};
 use worksp_engine::probe::Site;
 use worksp_engine::{ExternType, Module};
 
 use crate::edge::{EdgeClass, EdgeKind};
+use crate::edges::{EdgeReader, Edges};
 
 /// A node's number: edges go from lower to higher ones.
 pub type NodeIdx = u32;
@@ -220,14 +223,14 @@ pub trait Sink {
     fn node(&mut self, node: Node, edges: &[Edge]);
 }
 
-/// A whole trace.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// A whole trace. Its edges are held within a bound of memory (see `edges.rs`), so reading them can fail.
+#[derive(Debug, Default)]
 pub struct Trace {
     /// Everything else.
     pub info: TraceInfo,
     units: Vec<Unit>,
     nodes: Vec<Node>,
-    edges: Vec<Edge>,
+    edges: Edges,
     /// `ends[i]` is the end of node i's edges.
     ends: Vec<u64>,
 }
@@ -243,26 +246,54 @@ impl Trace {
         &self.nodes
     }
 
-    /// All edges, grouped by the node that they go into.
-    pub fn edges(&self) -> &[Edge] {
-        &self.edges
+    /// The number of edges.
+    pub fn edges_count(&self) -> u64 {
+        self.edges.len()
     }
 
+    /// Calls `f` with every node and the edges into it, in order.
+    ///
+    /// # Errors
+    /// When edges that did not fit into memory cannot be read back.
+    pub fn for_each(&self, mut f: impl FnMut(Node, &[Edge])) -> io::Result<()> {
+        let mut cursor = self.cursor();
+        for (at, node) in self.nodes.iter().enumerate() {
+            f(*node, cursor.edges_into(at as NodeIdx)?);
+        }
+        Ok(())
+    }
+
+    /// Reads the edges into one node after another; fast in order and against it.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor { trace: self, reader: self.edges.reader() }
+    }
+
+    /// All nodes with their edges; for traces that are known to be small.
+    ///
+    /// # Errors
+    /// As [`Trace::for_each`].
+    pub fn to_vec(&self) -> io::Result<Vec<(Node, Vec<Edge>)>> {
+        let mut all = Vec::new();
+        self.for_each(|node, edges| all.push((node, edges.to_vec())))?;
+        Ok(all)
+    }
+}
+
+/// Reads edges of a trace.
+pub struct Cursor<'a> {
+    trace: &'a Trace,
+    reader: EdgeReader<'a>,
+}
+
+impl Cursor<'_> {
     /// The edges into a node.
-    pub fn edges_into(&self, node: NodeIdx) -> &[Edge] {
-        let node = node as usize;
-        let start = if node == 0 { 0 } else { self.ends[node - 1] };
-        &self.edges[start as usize..self.ends[node] as usize]
-    }
-
-    /// Every node with its edges, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (Node, &[Edge])> + '_ {
-        let mut start = 0;
-        self.nodes.iter().zip(&self.ends).map(move |(node, &end)| {
-            let edges = &self.edges[start as usize..end as usize];
-            start = end;
-            (*node, edges)
-        })
+    ///
+    /// # Errors
+    /// As [`Trace::for_each`].
+    pub fn edges_into(&mut self, node: NodeIdx) -> io::Result<&[Edge]> {
+        let ends = &self.trace.ends;
+        let start = (node as usize).checked_sub(1).map_or(0, |before| ends[before]);
+        self.reader.get(start..ends[node as usize])
     }
 }
 
@@ -274,7 +305,7 @@ impl Sink for Trace {
     fn node(&mut self, node: Node, edges: &[Edge]) {
         debug_assert!(edges.iter().all(|e| (e.from as usize) < self.nodes.len()), "edges go from lower to higher numbers");
         self.nodes.push(node);
-        self.edges.extend_from_slice(edges);
-        self.ends.push(self.edges.len() as u64);
+        self.edges.push(edges);
+        self.ends.push(self.edges.len());
     }
 }

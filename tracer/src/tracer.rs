@@ -29,7 +29,7 @@ use crate::trace::{Boundary, Check, Checks, HOST_CHAIN, Sink, TraceInfo, Witness
 use crate::units::Units;
 
 /// Loads of delta pairs that may wait for their stores at one time; the oldest is taken as an ordinary read beyond that.
-const PENDING_MAX: usize = 16;
+const PENDING_MAX: usize = 8;
 
 /// How to trace.
 #[derive(Clone, Debug)]
@@ -379,6 +379,10 @@ impl<S: Sink> Tracer<S> {
     /// Some bytes are about to be written. Loads of them wait no longer. A load of other bytes of the same cells waits on, and
     /// remembers what the write hides from it.
     fn flush_written(&mut self, mem: u32, range: &Range<u64>, hides: bool) {
+        let is_small = range.end - range.start <= CELL;
+        if self.pending.is_empty() || (is_small && self.pending_cells & bits_of(range) == 0) {
+            return;
+        }
         let overlaps = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
         while let Some(at) = self.pending.iter().position(|l| l.mem == mem && overlaps(&l.range, range)) {
             self.flush_at(at);
@@ -559,7 +563,10 @@ impl<S: Sink> HostObserver for Tracer<S> {
     }
 }
 
+// No hook may be inlined into a handler, but for the two whose common case is a few loads and compares: a handler ends in a jump to
+// the next one only while nothing in it has an address.
 impl<S: Sink> Probe for Tracer<S> {
+    #[inline(never)]
     fn site_made(&mut self, id: SiteId, site: Site) {
         let index = (id.0 as usize).saturating_sub(1);
         if self.sites.len() <= index {
@@ -593,20 +600,24 @@ impl<S: Sink> Probe for Tracer<S> {
         self.store_slow(site, mem, addr..addr + u64::from(len), rmw);
     }
 
+    #[inline(never)]
     fn bulk_read(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
         self.read_memory(site, mem, range, None);
     }
 
+    #[inline(never)]
     fn bulk_write(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
         self.flush_written(mem, &range, true);
         self.write_memory(site, mem, range, None);
     }
 
+    #[inline(never)]
     fn memory_size(&mut self, site: SiteId, mem: u32) {
         let to = self.access(site, EdgeClass::Growth, mem);
         read_single(cell_of(&mut self.memory_sizes, mem), &mut self.graph, &to);
     }
 
+    #[inline(never)]
     fn memory_grow(&mut self, site: SiteId, mem: u32, delta: u64, previous: Option<u64>) {
         let to = self.access(site, EdgeClass::Growth, mem);
         let cell = cell_of(&mut self.memory_sizes, mem);
@@ -616,6 +627,7 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
+    #[inline(never)]
     fn segment_use(&mut self, site: SiteId, is_elem: bool, index: u32, drop: bool) {
         let to = self.access(site, EdgeClass::Growth, index);
         let cell = self.segments_used.entry((is_elem, index)).or_default();
@@ -626,18 +638,19 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn global_get(&mut self, site: SiteId, global: u32) {
         let is_sp = self.layout.sp_global() == Some(global);
         let to = self.access(site, if is_sp { EdgeClass::Sp } else { EdgeClass::Global }, global);
         read_single(cell_of(&mut self.globals, global), &mut self.graph, &to);
     }
 
-    #[inline]
+    #[inline(never)]
     fn global_set(&mut self, site: SiteId, global: u32, value: u64) {
         self.write_global(site, global, value, None);
     }
 
+    #[inline(never)]
     fn table_read(&mut self, site: SiteId, table: u32, range: Range<u64>) {
         let to = self.access(site, EdgeClass::Table, 0);
         let shadow = shadow_of(&mut self.tables, table);
@@ -648,10 +661,12 @@ impl<S: Sink> Probe for Tracer<S> {
         });
     }
 
+    #[inline(never)]
     fn table_write(&mut self, site: SiteId, table: u32, range: Range<u64>) {
         self.write_table(site, table, range, None);
     }
 
+    #[inline(never)]
     fn table_grow(&mut self, site: SiteId, table: u32, delta: Option<u64>, previous: Option<u64>) {
         let to = Access { place: table as u16, ..self.access(site, EdgeClass::Table, 0) };
         let cell = cell_of(&mut self.table_sizes, table);
@@ -662,6 +677,7 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
+    #[inline(never)]
     fn enter(&mut self, func: u32, args: &[u64], work: u64) {
         self.work = work;
         let hosts_below = self.entries.last().map_or(0, |e| e.host_calls);
@@ -674,6 +690,7 @@ impl<S: Sink> Probe for Tracer<S> {
         self.begin_activation(None, func, args, work, 0);
     }
 
+    #[inline(never)]
     fn leave(&mut self, work: u64, _unwound: bool) {
         self.work = work;
         let Some(entry) = self.entries.pop() else { return };
@@ -690,11 +707,13 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
+    #[inline(never)]
     fn call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
         self.work = work;
         self.begin_activation(Some(site), func, args, work, 0);
     }
 
+    #[inline(never)]
     fn tail_call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
         self.work = work;
         // Entry points that the activation began are left when its successor returns.
@@ -702,6 +721,7 @@ impl<S: Sink> Probe for Tracer<S> {
         self.begin_activation(Some(site), func, args, work, entry_points);
     }
 
+    #[inline(never)]
     fn ret(&mut self, results: &[u64], work: u64) {
         self.work = work;
         self.returned_in = self.graph.current();
@@ -717,6 +737,7 @@ impl<S: Sink> Probe for Tracer<S> {
         self.end_activation(work);
     }
 
+    #[inline(never)]
     fn host_call(&mut self, site: SiteId, func: u32, _args: &[u64], work: u64) {
         self.work = work;
         let is_output = self.is_output(func);
@@ -741,11 +762,13 @@ impl<S: Sink> Probe for Tracer<S> {
         self.host_calls.push(OpenHostCall { import: func, site: site.0 });
     }
 
+    #[inline(never)]
     fn host_return(&mut self, _func: u32, _results: &[u64], work: u64) {
         self.work = work;
         self.host_calls.pop();
     }
 
+    #[inline(never)]
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
         self.work = work;
         let Some(boundary) = self.units.of_loop(this) else { return };
@@ -756,11 +779,13 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
+    #[inline(never)]
     fn loop_exit(&mut self, this: LoopRef, work: u64) {
         self.work = work;
         self.close_loops_from(this, work);
     }
 
+    #[inline(never)]
     fn local_read(&mut self, site: SiteId, local: Slot, role: LocalRole) {
         let to = self.access(site, EdgeClass::Scalar, local);
         if let Some((values, graph)) = self.values() {
@@ -768,12 +793,14 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
+    #[inline(never)]
     fn local_write(&mut self, site: SiteId, local: Slot, role: LocalRole) {
         if let Some((values, graph)) = self.values() {
             values.local_write(graph, local, site.0, role);
         }
     }
 
+    #[inline(never)]
     fn result_in(&mut self, _site: SiteId, first: Slot, count: u32) {
         let segment = self.returned_in;
         if let Some((values, _)) = self.values() {
@@ -781,18 +808,21 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
+    #[inline(never)]
     fn slot_move(&mut self, from: Slot, to: Slot) {
         if let Some((values, _)) = self.values() {
             values.slot_move(from, to);
         }
     }
 
+    #[inline(never)]
     fn slot_clear(&mut self, slot: Slot) {
         if let Some((values, _)) = self.values() {
             values.slot_clear(slot);
         }
     }
 
+    #[inline(never)]
     fn slot_use(&mut self, site: SiteId, slot: Slot) {
         let to = self.access(site, EdgeClass::Result, slot);
         if let Some((values, graph)) = self.values() {

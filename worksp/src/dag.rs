@@ -16,15 +16,18 @@ pub struct Dag {
 
 impl Dag {
     /// The nodes, and the edges that a lane keeps.
-    pub fn of(trace: &Trace, lane: &Lane) -> Dag {
+    ///
+    /// # Errors
+    /// As [`crate::ladder::Ladder::of`].
+    pub fn of(trace: &Trace, lane: &Lane) -> std::io::Result<Dag> {
         let mut graph = DiGraph::new();
         let nodes: Vec<NodeIndex> = trace.nodes().iter().map(|node| graph.add_node(*node)).collect();
-        for (to, (_, edges)) in trace.iter().enumerate() {
+        for (to, (_, edges)) in trace.to_vec()?.iter().enumerate() {
             for edge in edges.iter().filter(|e| lane.keep.keeps(e.kind, e.class)) {
                 graph.add_edge(nodes[edge.from as usize], nodes[to], *edge);
             }
         }
-        Dag { graph }
+        Ok(Dag { graph })
     }
 
     /// The latest finish of any node, or `None` when the graph has a cycle and is no trace.

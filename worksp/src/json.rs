@@ -70,7 +70,7 @@ impl LadderJson {
             work: ladder.work,
             units: trace.units().len() as u64,
             segments: info.segments,
-            edges: trace.edges().len() as u64,
+            edges: trace.edges_count(),
             granule: info.granule,
             semantics: "atomic",
             rungs: ladder.rungs.iter().map(|rung| rung_json(trace, ladder, rung)).collect(),

@@ -7,6 +7,8 @@
 //! All questions of one kind are lanes of one pass: a lane is a table "is an edge of this kind and class kept", and eight lanes
 //! are looked at together.
 
+use std::io;
+
 use worksp_tracer::edge::{CLASSES, EdgeClass, EdgeKind, KINDS};
 use worksp_tracer::trace::{Check, Checks, Edge, Node, NodeIdx, Trace, Witness};
 
@@ -16,7 +18,7 @@ use EdgeKind::{Order, Result, Spawn, War, Waw};
 /// Operators charged at each spawn to the child and to the continuation unless told otherwise: Cilkscale's figure.
 pub const BURDEN_DEFAULT: u64 = 6250;
 /// Edges below which one thread is faster than several.
-const SMALL: usize = 100_000;
+const SMALL: u64 = 100_000;
 /// Lanes that one pass looks at together.
 const LANES: usize = 8;
 
@@ -198,8 +200,11 @@ pub struct Ladder {
 
 impl Ladder {
     /// Climbs it.
-    pub fn of(trace: &Trace, burden: u64) -> Ladder {
-        let present = Present::of(trace);
+    ///
+    /// # Errors
+    /// When edges that did not fit into memory cannot be read back.
+    pub fn of(trace: &Trace, burden: u64) -> io::Result<Ladder> {
+        let present = Present::of(trace)?;
         let keeps: Vec<Keep> = (0..=RUNGS.len()).map(Keep::rung).collect();
         let mut lanes = Lanes::default();
         let plain: Vec<usize> = keeps.iter().map(|k| lanes.add(&present, k.clone(), 0)).collect();
@@ -211,10 +216,10 @@ impl Ladder {
                 classes.into_iter().map(|class| (class, lanes.add(&present, keep.without(class), 0))).collect()
             })
             .collect();
-        let spans = lanes.spans(trace);
+        let spans = lanes.spans(trace)?;
         let validities = validities(&present, &keeps, &trace.info.checks);
-        let rungs = keeps.iter().enumerate().map(|(number, keep)| {
-            let path = heaviest_path(trace, &Lane { keep: keep.clone(), burden: 0 });
+        let paths = heaviest_paths(trace, &keeps)?;
+        let rungs = keeps.iter().zip(paths).enumerate().map(|(number, (_, path))| {
             Rung {
                 name: if number == 0 { "M0" } else { RUNGS[number - 1].name },
                 span: spans[plain[number]],
@@ -225,7 +230,7 @@ impl Ladder {
                 leave_one_out: left_out[number].iter().map(|&(class, lane)| (class, spans[lane])).collect(),
             }
         });
-        Ladder { work: trace.info.work, rungs: rungs.collect() }
+        Ok(Ladder { work: trace.info.work, rungs: rungs.collect() })
     }
 
     /// Work over span. A run of no work has parallelism 1.
@@ -238,12 +243,14 @@ impl Ladder {
 struct Present([[bool; CLASSES.len()]; KINDS.len()]);
 
 impl Present {
-    fn of(trace: &Trace) -> Present {
+    fn of(trace: &Trace) -> io::Result<Present> {
         let mut present = [[false; CLASSES.len()]; KINDS.len()];
-        for edge in trace.edges() {
-            present[edge.kind as usize][edge.class as usize] = true;
-        }
-        Present(present)
+        trace.for_each(|_, edges| {
+            for edge in edges {
+                present[edge.kind as usize][edge.class as usize] = true;
+            }
+        })?;
+        Ok(Present(present))
     }
 
     fn restrict(&self, keep: &Keep) -> Keep {
@@ -297,13 +304,14 @@ impl Lanes {
         }
     }
 
-    fn spans(&self, trace: &Trace) -> Vec<u64> {
+    fn spans(&self, trace: &Trace) -> io::Result<Vec<u64>> {
         let groups: Vec<&[Lane]> = self.lanes.chunks(LANES).collect();
-        if trace.edges().len() < SMALL {
-            return groups.iter().flat_map(|group| spans_of(trace, group)).collect();
+        if trace.edges_count() < SMALL {
+            let spans: io::Result<Vec<Vec<u64>>> = groups.iter().map(|group| spans_of(trace, group)).collect();
+            return Ok(spans?.concat());
         }
         let workers = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len().max(1));
-        let mut spans = vec![Vec::new(); groups.len()];
+        let mut spans: Vec<io::Result<Vec<u64>>> = groups.iter().map(|_| Ok(Vec::new())).collect();
         std::thread::scope(|scope| {
             let per_worker = groups.len().div_ceil(workers).max(1);
             for (groups, spans) in groups.chunks(per_worker).zip(spans.chunks_mut(per_worker)) {
@@ -314,7 +322,7 @@ impl Lanes {
                 });
             }
         });
-        spans.concat()
+        Ok(spans.into_iter().collect::<io::Result<Vec<_>>>()?.concat())
     }
 }
 
@@ -352,14 +360,27 @@ impl Masks {
 }
 
 /// The spans of a trace in up to eight lanes, in one pass.
-pub fn spans_of(trace: &Trace, lanes: &[Lane]) -> Vec<u64> {
+///
+/// # Errors
+/// As [`Ladder::of`].
+pub fn spans_of(trace: &Trace, lanes: &[Lane]) -> io::Result<Vec<u64>> {
+    let mut span: Times = [0; LANES];
+    for times in finish_of(trace, lanes)? {
+        for i in 0..LANES {
+            span[i] = span[i].max(times[i]);
+        }
+    }
+    Ok(span[..lanes.len()].to_vec())
+}
+
+/// When every node finishes in up to eight lanes.
+fn finish_of(trace: &Trace, lanes: &[Lane]) -> io::Result<Vec<Times>> {
     assert!(lanes.len() <= LANES, "at most {LANES} lanes in one pass");
     let masks = Masks::of(lanes);
     let any_replays = masks.replays.contains(&true);
     let nodes = trace.nodes();
     let mut finish: Vec<Times> = Vec::with_capacity(nodes.len());
-    let mut span: Times = [0; LANES];
-    for (node, edges) in trace.iter() {
+    trace.for_each(|node, edges| {
         let mut start: Times = [0; LANES];
         let mut latest_writer: Times = [0; LANES];
         for edge in edges {
@@ -390,11 +411,10 @@ pub fn spans_of(trace: &Trace, lanes: &[Lane]) -> Vec<u64> {
             if masks.replays[i] && latest_writer[i] > start[i] {
                 time[i] = time[i].max(latest_writer[i]) + node.weight;
             }
-            span[i] = span[i].max(time[i]);
         }
         finish.push(time);
-    }
-    span[..lanes.len()].to_vec()
+    })?;
+    Ok(finish)
 }
 
 /// Whether a spawn is charged on this edge: from parent to child, and from parent to its own continuation.
@@ -425,31 +445,45 @@ impl Path {
     }
 }
 
+/// The heaviest path of every rung. As many rungs share a pass as there are lanes.
+fn heaviest_paths(trace: &Trace, keeps: &[Keep]) -> io::Result<Vec<Path>> {
+    let lanes: Vec<Lane> = keeps.iter().map(|keep| Lane { keep: keep.clone(), burden: 0 }).collect();
+    let mut paths = Vec::new();
+    for group in lanes.chunks(LANES) {
+        let finish = finish_of(trace, group)?;
+        for (i, lane) in group.iter().enumerate() {
+            paths.push(heaviest_path(trace, lane, &|node: NodeIdx| finish[node as usize][i])?);
+        }
+    }
+    Ok(paths)
+}
+
 /// Walks the heaviest path of a lane backwards and sums the delay that each class causes along it: how much earlier a node would
 /// finish but for the predecessors that it has an edge of the class from. A predecessor of two classes counts for both, so that
 /// both bind; a structural one counts for none. Where two predecessors finish at the same time, the path goes through the earlier.
-fn heaviest_path(trace: &Trace, lane: &Lane) -> Path {
-    let finish = finish_times(trace, lane);
+fn heaviest_path(trace: &Trace, lane: &Lane, finish: &impl Fn(NodeIdx) -> u64) -> io::Result<Path> {
     let mut path = Path::default();
-    let Some(mut at) = (0..finish.len()).max_by_key(|&i| (finish[i], std::cmp::Reverse(i))) else { return path };
+    let mut cursor = trace.cursor();
+    let nodes = 0..trace.nodes().len();
+    let Some(mut at) = nodes.max_by_key(|&i| (finish(i as NodeIdx), std::cmp::Reverse(i))) else { return Ok(path) };
     loop {
-        let edges = trace.edges_into(at as NodeIdx);
+        let edges = cursor.edges_into(at as NodeIdx)?;
         let node = trace.nodes()[at];
-        let all = arrive(trace, lane, &node, edges, &finish, |_| true);
+        let all = arrive(trace, lane, &node, edges, finish, |_| true);
         for (class, sources) in sources_by_class(lane, edges) {
-            let other = arrive(trace, lane, &node, edges, &finish, |e| sources.binary_search(&e.from).is_err());
+            let other = arrive(trace, lane, &node, edges, finish, |e| sources.binary_search(&e.from).is_err());
             // A replay may be caused by an early start, so at M7 an edge can also be a gain.
             let delay = all.finish.saturating_sub(other.finish);
             path.delays[class as usize] += delay;
             if delay > path.bottleneck.as_ref().map_or(0, |b| b.delay) {
                 let is_late = |e: &&Edge| e.class.reported() == class && lane.keep.keeps(e.kind, e.class);
-                let late = edges.iter().filter(is_late).rev().max_by_key(|e| finish[e.from as usize]);
+                let late = edges.iter().filter(is_late).rev().max_by_key(|e| finish(e.from));
                 path.bottleneck = late.map(|edge| Bottleneck { edge: *edge, to: at as NodeIdx, delay });
             }
         }
         match all.critical {
             Some(edge) => at = edge.from as usize,
-            None => return path,
+            None => return Ok(path),
         }
     }
 }
@@ -480,7 +514,7 @@ fn arrive(
     lane: &Lane,
     node: &Node,
     edges: &[Edge],
-    finish: &[u64],
+    finish: &impl Fn(NodeIdx) -> u64,
     counts: impl Fn(&Edge) -> bool,
 ) -> Arrival {
     let (mut start, mut latest) = ((0, None), (0, None));
@@ -490,7 +524,7 @@ fn arrive(
             continue;
         }
         let charge = if is_charged(edge, node, trace.nodes()) { lane.burden } else { 0 };
-        let time = finish[edge.from as usize] + charge;
+        let time = finish(edge.from) + charge;
         let side = if lane.keep.replays && !structural && edge.kind != Result { &mut latest } else { &mut start };
         // Edges come in the order of their sources, so the earlier of two equal ones stays.
         if side.1.is_none() || time > side.0 {
@@ -503,13 +537,4 @@ fn arrive(
     }
     let critical = if latest.0 > early { latest.1 } else { start.1 };
     Arrival { finish: early.max(latest.0) + node.weight, critical }
-}
-
-fn finish_times(trace: &Trace, lane: &Lane) -> Vec<u64> {
-    let mut finish = Vec::with_capacity(trace.nodes().len());
-    for (node, edges) in trace.iter() {
-        let time = arrive(trace, lane, &node, edges, &finish, |_| true).finish;
-        finish.push(time);
-    }
-    finish
 }

@@ -26,10 +26,10 @@ fn every_control_gives_exactly_its_numbers() {
         let run =
             common::Run { text: &text, calls: &[("run", &[])], units: &["func:task"], granule: Granule::Eight };
         let trace = common::trace(&run);
-        let ladder = Ladder::of(&trace, BURDEN_DEFAULT);
+        let ladder = Ladder::of(&trace, BURDEN_DEFAULT).expect("held in memory");
         assert_eq!(ladder.work, expect.work, "work of {name}");
         let got: BTreeMap<String, u64> = ladder.rungs.iter().map(|r| (r.name.to_owned(), r.span)).collect();
-        assert_eq!(got, expect.span, "spans of {name}: {:#?}", trace.edges());
+        assert_eq!(got, expect.span, "spans of {name}: {:#?}", trace.to_vec());
         assert_eq!(trace.units().len(), 9, "units of {name}");
         assert_eq!(trace.info.segments, 17, "segments of {name}");
         assert_eq!(ladder.rungs[1].validity, Validity::Valid);

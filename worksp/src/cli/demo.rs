@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let recording = Recording::from_bytes("mandelbrot.wspr", RECORDING)?;
     let units = vec!["func:render_row".parse()?];
     let traced = trace(&recording, &TraceOptions { units, ..TraceOptions::default() })?;
-    show(&traced, &args.view);
+    show(&traced, &args.view)?;
     if !args.view.json {
         print!("{EXPLANATION}");
     }

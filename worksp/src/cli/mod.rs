@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 
 /// How parallel is one real request of a WebAssembly program, and what binds it?
 #[derive(Parser, Debug)]
-#[command(name = "worksp", version, max_term_width = 110, after_help = EXAMPLES)]
+#[command(name = "worksp", version, max_term_width = 120, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,

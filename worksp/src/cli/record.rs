@@ -21,10 +21,10 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  worksp record app.wasm -o req.wspr -- --version        a command
-  worksp record app.wasm --dir .::/ -o req.wspr -- in.c  ... that sees this folder as /
-  worksp record lib.wasm --invoke run -o req.wspr -- 5   one export
-  worksp record lib.wasm --script calls.json -o req.wspr several calls and memory writes
+  worksp record app.wasm -o req.wspr -- --version         a command
+  worksp record app.wasm --dir .::/ -o req.wspr -- in.c   ... that sees this folder as /
+  worksp record lib.wasm --invoke run -o req.wspr -- 5    one export
+  worksp record lib.wasm --script calls.json -o req.wspr  several calls and memory writes
 
 Exit status: 0 once the recording is written, whatever the program did; 2 on bad usage or bad input.";
 

@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(path) = &args.output {
         trace_file::write(&traced.trace, path)?;
     }
-    show(&traced, &args.view);
+    show(&traced, &args.view)?;
     if let Some(path) = &args.output {
         eprintln!("trace kept in {}", path.display());
     }
@@ -152,11 +152,11 @@ pub(crate) fn trace(recording: &Recording, options: &TraceOptions) -> Result<Tra
 }
 
 /// Prints a trace's ladder and how long it took.
-pub(crate) fn show(traced: &Traced, view: &View) {
-    let ladder = Ladder::of(&traced.trace, view.burden);
+pub(crate) fn show(traced: &Traced, view: &View) -> Result<(), Failure> {
+    let ladder = Ladder::of(&traced.trace, view.burden)?;
     if view.json {
         println!("{}", LadderJson::new(&traced.trace, &ladder).to_line());
-        return;
+        return Ok(());
     }
     let style = if is_terminal() { Style::Terminal } else { Style::Plain };
     print!("{}", chosen(traced));
@@ -171,6 +171,7 @@ pub(crate) fn show(traced: &Traced, view: &View) {
         rate(traced.tracing),
         if traced.choices.is_empty() { String::new() } else { format!(", finding units {}", seconds(traced.profiling)) },
     );
+    Ok(())
 }
 
 /// Which units were chosen, and how to choose others.
@@ -198,7 +199,7 @@ pub(crate) fn show_file(path: &Path, view: &View) -> Result<(), Failure> {
     if !file.complete {
         eprintln!("warning: {} ends early: the report covers what is there", path.display());
     }
-    let ladder = Ladder::of(&file.trace, view.burden);
+    let ladder = Ladder::of(&file.trace, view.burden)?;
     if view.json {
         println!("{}", LadderJson::new(&file.trace, &ladder).to_line());
     } else {

@@ -654,12 +654,12 @@ pub fn direct_edges(trace: &Trace) -> BTreeSet<Edge> {
     let mut segments_count = 0;
     let mut members: Vec<BTreeSet<usize>> = Vec::new();
     let mut direct = BTreeSet::new();
-    for (node, edges) in trace.iter() {
+    for (node, edges) in trace.to_vec().expect("held in memory") {
         if node.is_join() {
             members.push(edges.iter().flat_map(|e| members[e.from as usize].clone()).collect());
             continue;
         }
-        for edge in edges {
+        for edge in &edges {
             let class = if edge.class == EdgeClass::StackDead { "stackdead" } else { edge.class.name() };
             direct.extend(members[edge.from as usize].iter().map(|from| (*from, segments_count, edge.kind.name(), class)));
         }
@@ -672,7 +672,7 @@ pub fn direct_edges(trace: &Trace) -> BTreeSet<Edge> {
 /// The edges of a trace, for messages.
 pub fn show(trace: &Trace) -> String {
     let mut text = String::new();
-    for (to, (node, edges)) in trace.iter().enumerate() {
+    for (to, (node, edges)) in trace.to_vec().expect("held in memory").into_iter().enumerate() {
         text.push_str(&format!("{to}: weight {} unit {:?}", node.weight, (!node.is_join()).then_some(node.unit)));
         for e in edges {
             text.push_str(&format!("  {}-{}-{:?}", e.from, e.kind.name(), e.class));
