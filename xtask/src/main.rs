@@ -48,6 +48,9 @@ enum Task {
         /// Rounds, instead of the suite's own number
         #[arg(long)]
         rounds: Option<usize>,
+        /// Use the binaries beside this one as they are
+        #[arg(long)]
+        no_build: bool,
     },
     /// Rewrite the summaries under results/ from the raw samples
     Summarize {
@@ -128,7 +131,7 @@ fn run(task: Task) -> Result<()> {
             &fetch::Options { other_compiler: args.other_compiler, bless: args.bless, check_native: args.check_native },
         ),
         Task::E2e { which, no_build } => e2e::run(&which.programs()?, !no_build),
-        Task::Bench { suite, cases, rounds } => bench::run(&suite, &cases, rounds),
+        Task::Bench { suite, cases, rounds, no_build } => bench::run(&suite, &cases, rounds, !no_build),
         Task::Summarize { check } => bench::summarize(check),
         Task::Wast { files } => sh::loud(cargo(&["run", "--release", "--quiet", "-p", "worksp-differential", "--bin", "wast", "--"]).args(files)),
         Task::Ci => ci(),

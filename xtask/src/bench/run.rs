@@ -26,18 +26,21 @@ struct Case {
     recording: PathBuf,
 }
 
-/// Runs a suite and rewrites its summaries. `cases` restricts it (all when empty), `rounds` overrides the suite's own number.
+/// Runs a suite and rewrites its summaries. `cases` restricts it (all when empty), `rounds` overrides the suite's own number, `build`
+/// builds the binaries first.
 ///
 /// # Errors
 /// When a subject fails or gives another result than the others of its case: then nothing is summarised.
-pub fn run(name: &str, cases: &[String], rounds: Option<usize>) -> Result<()> {
+pub fn run(name: &str, cases: &[String], rounds: Option<usize>, build: bool) -> Result<()> {
     let suite = suite::find(name)?;
     let rounds = rounds.unwrap_or(suite.rounds);
     ensure!(rounds > 0, "a run needs at least one round");
     if let Some(unknown) = cases.iter().find(|case| !suite.cases.contains(&case.as_str())) {
         bail!("{name} has no case {unknown:?}; it has: {}", suite.cases.join(", "));
     }
-    build_binaries(suite)?;
+    if build {
+        build_binaries(suite)?;
+    }
     let work = tempfile::tempdir().context("cannot create a temporary directory")?;
     let chosen = suite.cases.iter().filter(|case| cases.is_empty() || cases.iter().any(|c| c == *case));
     let cases = chosen.map(|case| prepare(suite, case, work.path())).collect::<Result<Vec<_>>>()?;
