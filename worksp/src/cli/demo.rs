@@ -20,12 +20,12 @@ const EXPLANATION: &str = "
 How to read it
   The program draws 32 rows one after another; a *unit* is one call of render_row. *Work* is all operators that ran, *span* the
   longest chain of them that must run one after another, *parallelism* work / span.
-  M0  keeps nesting only: the rows are nearly independent work.
-  M1  keeps every dependence of this run: the rows form one chain.
+  M0  keeps nesting only: the rows could all run at once, and the longest row is the span.
+  M1  keeps every dependence of this run: the rows form one chain, held together by everything in the last column.
   M2  forgets the stack pointer and reuse of the C stack, M3 the allocator's own chain and reuse of its block,
   M4  lets `rows_done++` commute, M5 orders the written lines at commit instead of letting them conflict.
-  Each rung that jumps names what bound the one above it: here the order of output is the last link, so buffering the
-  lines and printing them at the end is what would let the rows run apart.
+  Down the ladder the last column loses one name after the other. The order of output is the last: a program that kept
+  its lines and printed them at the end, and cleared the other four, could draw its rows apart.
 Next: worksp trace YOUR.wasm -- ARGS
 ";
 
