@@ -79,6 +79,7 @@ pub(crate) struct HostExit {
 
 /// The registers between two instructions (loop dispatch only).
 #[derive(Clone, Copy)]
+#[cfg_attr(not(any(debug_assertions, feature = "loop-dispatch")), allow(dead_code, reason = "threaded dispatch keeps them in registers"))]
 pub(crate) struct Regs {
     pub(crate) ip: Ip,
     pub(crate) sp: Sp,

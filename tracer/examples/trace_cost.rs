@@ -1,7 +1,7 @@
 //! What tracing costs: one export of a module that calls no import, run plainly, profiled and traced.
 //!
 //! ```text
-//! cargo run --release -p worksp-tracer --example overhead -- APP.wasm EXPORT [UNIT…] [-- ARGS…]
+//! cargo run --release -p worksp-tracer --example trace_cost -- APP.wasm EXPORT [UNIT…] [-- ARGS…]
 //! ```
 
 use std::time::Instant;
