@@ -7,12 +7,12 @@
 
 use std::io;
 
-use sha2::{Digest, Sha256};
 use worksp_engine::probe::Site;
 use worksp_engine::{ExternType, Module};
 
 use crate::edge::{EdgeClass, EdgeKind};
 use crate::edges::{EdgeReader, Edges};
+use crate::recording::module_sha256;
 
 /// A node's number: edges go from lower to higher ones.
 pub type NodeIdx = u32;
@@ -156,10 +156,10 @@ pub struct TraceInfo {
 }
 
 impl TraceInfo {
-    /// Adds what a module says about itself: hash and names. `name` is used when it does not name itself.
+    /// Adds what a module says about itself: hash and names. `name` is what it is called.
     pub fn describe(&mut self, module: &Module, name: &str) {
-        self.module = module.name().unwrap_or(name).to_owned();
-        self.sha256 = Sha256::digest(module.bytes()).into();
+        name.clone_into(&mut self.module);
+        self.sha256 = module_sha256(module.bytes());
         self.functions = (0..module.func_count()).map(|func| module.func_name(func)).collect();
         let globals = (0..module.global_count()).filter_map(|g| module.global_name(g).map(|name| (g, name.to_owned())));
         self.globals = globals.collect();

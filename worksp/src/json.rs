@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use worksp_tracer::Trace;
+use worksp_tracer::recording::hex;
 
 use crate::ladder::{Ladder, Rung, Validity};
 
@@ -111,9 +112,4 @@ fn rung_json(trace: &Trace, ladder: &Ladder, rung: &Rung) -> RungJson {
         binding: rung.binding.iter().map(|class| class.name()).collect(),
         leave_one_out: left_out.collect(),
     }
-}
-
-/// Lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use worksp_tracer::Trace;
+use worksp_tracer::recording::hex;
 use worksp_tracer::trace::NodeIdx;
 
 use crate::ladder::{Bottleneck, Ladder, RUNGS, Rung, Validity};
@@ -180,7 +181,7 @@ pub fn footer(trace: &Trace) -> Vec<String> {
         format!(
             "Holds for this input only (module {}…, entry {}). Semantics: atomic, a segment starts when all it depends on has \
              finished. Control is perfectly predicted.",
-            &crate::json::hex(&info.sha256)[..16],
+            &hex(&info.sha256)[..16],
             info.entry,
         ),
         format!(
@@ -216,5 +217,14 @@ mod tests {
         for (number, expect) in [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")] {
             assert_eq!(grouped(number), expect);
         }
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        let check = |n, expected: &str| assert_eq!(super::grouped(n), expected);
+        check(0, "0");
+        check(999, "999");
+        check(1000, "1,000");
+        check(1_234_567, "1,234,567");
     }
 }

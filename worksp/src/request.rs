@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use worksp_engine::{Config, Limits, Module};
 use worksp_tracer::allocator::EntryPoints;
 use worksp_tracer::profile::{Choice, Profile};
-use worksp_tracer::recording::{Exit, ImportType, Recording, module_sha256};
-use worksp_tracer::replay::{Meter, Replay, ReplayError, Replayed};
+use worksp_tracer::recording::{Exit, Recording};
+use worksp_tracer::replay::{Meter, Replay, ReplayError};
 use worksp_tracer::units::{UnitError, UnitSpec, Units};
 use worksp_tracer::{Granule, Trace, Tracer, TracerOptions};
 
@@ -109,7 +109,7 @@ pub fn trace(
     let replayed = replay.run(plan, &mut tracer, |_| {})?;
     let (mut trace, info) = tracer.finish();
     trace.info = info;
-    describe(&mut trace, &module, recording, &replayed);
+    describe(&mut trace, &module, recording);
     let host_calls = recording.outcome().map_err(ReplayError::from)?.host_calls;
     Ok(Traced { trace, choices, exit: replayed.exit, host_calls, profiling, tracing: started.elapsed() })
 }
@@ -123,16 +123,11 @@ fn tracer_options(module: &Module, recording: &Recording, options: &TraceOptions
     tracer
 }
 
-/// Adds names, places and origin to a trace.
-fn describe(trace: &mut Trace, module: &Module, recording: &Recording, replayed: &Replayed) {
+/// Adds names and origin to a trace. It is called by its file's name, as its user calls it.
+fn describe(trace: &mut Trace, module: &Module, recording: &Recording) {
     let header = recording.header();
-    let info = &mut trace.info;
     let path = std::path::Path::new(&header.module_name);
-    info.module = path.file_name().map_or_else(|| header.module_name.clone(), |name| name.to_string_lossy().into_owned());
-    info.sha256 = module_sha256(module.bytes());
-    info.entry = header.command.entry.clone();
-    info.sites = replayed.store.sites().iter().map(|(_, site)| site).collect();
-    info.functions = (0..module.func_count()).map(|func| module.func_name(func)).collect();
-    info.globals = (0..module.global_count()).filter_map(|g| Some((g, module.global_name(g)?.to_owned()))).collect();
-    info.imports = header.imports.iter().filter(|i| matches!(i.ty, ImportType::Func { .. })).map(|i| format!("{}.{}", i.module, i.name)).collect();
+    let name = path.file_name().map_or_else(|| header.module_name.clone(), |name| name.to_string_lossy().into_owned());
+    trace.info.describe(module, &name);
+    trace.info.entry = header.command.entry.clone();
 }

@@ -336,7 +336,7 @@ impl Translator<'_> {
     fn return_keeping_stack(&mut self, count: usize) {
         let first = self.values.len() - count;
         for index in first..self.values.len() {
-            self.result_used(index);
+            self.used_at(index);
         }
         if count != 1 {
             // Canonical slots lie above all locals, and targets ascend: no source is overwritten before it is read.
@@ -362,26 +362,11 @@ impl Translator<'_> {
         };
     }
 
-    /// Returning a value is a use of it.
-    fn result_used(&mut self, index: usize) {
-        let value = self.values[index];
-        self.broke(value.chain);
-        if value.maybe_result {
-            let slot = match value.home {
-                Home::Local(local) => local,
-                Home::Canonical => self.canonical(index),
-                Home::Const(_) | Home::Acc => return,
-            };
-            let site = self.site();
-            self.code.single(Single::SlotUse, &[site, slot]);
-        }
-    }
-
     /// Pops a call's arguments into their slots and gives the first one's height.
     fn arguments(&mut self, count: usize) -> usize {
         let first = self.values.len() - count;
         for index in first..self.values.len() {
-            self.result_used(index);
+            self.used_at(index);
         }
         self.settle(first);
         self.free_acc();

@@ -194,9 +194,9 @@ impl Translator<'_> {
     fn binary(&mut self, op: BinaryOp, width: Width) {
         let op = if self.canonicalize { canonical_binary(op) } else { op };
         let (right, b) = self.pop_operand(width);
-        self.report_use(&right);
+        self.report_use(&right, self.values.len());
         let (left, a) = self.pop_operand(width);
-        self.report_use(&left);
+        self.report_use(&left, self.values.len());
         let a = self.distinct((left, a), b);
         let chain = self.combine(op, &left, &right);
         self.free_acc();
@@ -206,11 +206,6 @@ impl Translator<'_> {
         if let Some(value) = self.values.last_mut() {
             value.chain = chain;
         }
-    }
-
-    /// Reports a use without breaking the value's chain.
-    fn report_use(&mut self, value: &Value) {
-        self.used(&Value { chain: 0, ..*value });
     }
 
     fn eqz(&mut self, op: BinaryOp, width: Width) {
@@ -236,18 +231,7 @@ impl Translator<'_> {
         if before.maybe_result || before.chain != 0 {
             let top = self.values.len() - 1;
             self.broke(before.chain);
-            self.report_use_at(&before, top);
-        }
-    }
-
-    fn report_use_at(&mut self, value: &Value, index: usize) {
-        if value.maybe_result {
-            let slot = match value.home {
-                Home::Local(local) => local,
-                _ => self.canonical(index),
-            };
-            let site = self.site();
-            self.code.single(Single::SlotUse, &[site, slot]);
+            self.report_use(&before, top);
         }
     }
 
@@ -304,7 +288,7 @@ impl Translator<'_> {
             return;
         }
         let (value, b) = self.pop_operand(width);
-        self.report_use(&value);
+        self.report_use(&value, self.values.len());
         let (addr, a) = self.pop_operand(Width::W32);
         self.used(&addr);
         let a = match (a, b) {

@@ -239,13 +239,25 @@ impl Translator<'_> {
         })
     }
 
-    /// An operator uses a value that it popped: reports it if it may be a result, and breaks its chain.
+    /// An operator uses a value that it popped just now.
     pub(super) fn used(&mut self, value: &Value) {
         self.broke(value.chain);
+        self.report_use(value, self.values.len());
+    }
+
+    /// An operator (a call, a return) uses the value at this stack height, which stays there.
+    pub(super) fn used_at(&mut self, index: usize) {
+        let value = self.values[index];
+        self.broke(value.chain);
+        self.report_use(&value, index);
+    }
+
+    /// Reports a use of the value of stack height `index`, if it may be a unit's result; its chain goes on.
+    pub(super) fn report_use(&mut self, value: &Value, index: usize) {
         if value.maybe_result {
             let slot = match value.home {
                 Home::Local(local) => local,
-                Home::Canonical => self.canonical(self.values.len()),
+                Home::Canonical => self.canonical(index),
                 Home::Const(_) | Home::Acc => return,
             };
             let site = self.site();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use worksp::report::grouped;
 use worksp_recorder::{Dir, Entry, Exit, RecordOptions, Script, Stdin, Stdout, Stub};
 
 /// Why a command failed: a message for people. The exit status is 2.
@@ -145,19 +146,6 @@ pub(crate) fn seconds(duration: Duration) -> String {
     }
 }
 
-/// A count with thousands separated.
-pub(crate) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
-}
-
 /// Whether the reader of stdout is a person.
 pub(crate) fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
@@ -205,15 +193,6 @@ fn style(template: &str) -> ProgressStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        let check = |n, expected: &str| assert_eq!(grouped(n), expected);
-        check(0, "0");
-        check(999, "999");
-        check(1000, "1,000");
-        check(1_234_567, "1,234,567");
-    }
 
     #[test]
     fn durations_keep_three_digits_or_so() {

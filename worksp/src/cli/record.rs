@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use worksp::report::grouped;
 use worksp_recorder::{RecordSummary, record};
 
-use super::common::{Failure, Request, ended, grouped, read, seconds};
+use super::common::{Failure, Request, ended, read, seconds};
 
 /// Run a program natively on Wasmtime and write down all that a replay needs
 #[derive(clap::Args, Debug)]

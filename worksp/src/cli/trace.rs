@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use worksp::json::LadderJson;
 use worksp::ladder::{BURDEN_DEFAULT, Ladder};
-use worksp::report::{self, Style};
+use worksp::report::{self, Style, grouped};
 use worksp::request::{self, Phase, TraceOptions, Traced};
 use worksp_recorder::Stdout;
 use worksp_tracer::container::Kind;
@@ -13,7 +13,7 @@ use worksp_tracer::recording::Recording;
 use worksp_tracer::units::UnitSpec;
 use worksp_tracer::{Granule, trace_file};
 
-use super::common::{Failure, Meter, Request, ended, grouped, is_terminal, read, seconds};
+use super::common::{Failure, Meter, Request, ended, is_terminal, read, seconds};
 
 /// Trace a request: how parallel it is, under the ladder of models, and what binds it
 #[derive(clap::Args, Debug)]
