@@ -58,6 +58,11 @@ impl SiteTable {
         new.iter().zip(known as u32 + 1..).map(|(site, id)| (SiteId(id), *site))
     }
 
+    /// Takes back all places but the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.sites.truncate(len);
+    }
+
     /// The number of places.
     pub fn len(&self) -> usize {
         self.sites.len()

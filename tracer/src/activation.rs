@@ -80,9 +80,9 @@ impl Local {
     fn write<S: Sink>(&mut self, graph: &mut Segments<S>, site: u32, role: LocalRole) {
         let writer = LocalWriter { segment: graph.current(), site };
         match role {
-            LocalRole::Plain => *self = Local { plain: Some(writer), ..Local::default() },
             // What a segment wrote plainly, it may change again without anybody noticing.
             _ if self.plain.is_some_and(|w| w.segment == graph.current()) => {}
+            LocalRole::Plain => *self = Local { plain: Some(writer), ..Local::default() },
             LocalRole::Induction => self.induction = Some(writer),
             role => {
                 let open = self.reductions.iter_mut().find(|r| r.role == role);

@@ -18,6 +18,7 @@ pub mod trace_file;
 
 pub mod allocator;
 pub mod layout;
+pub mod offload;
 pub mod profile;
 pub mod tracer;
 pub mod units;
@@ -30,6 +31,7 @@ mod shadow;
 mod stack;
 
 pub use cell::Granule;
+pub use offload::Offload;
 pub use trace::{Sink, Trace};
 pub use trace_file::{TraceFileError, TraceWriter};
 pub use tracer::{Tracer, TracerOptions};

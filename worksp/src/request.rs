@@ -8,7 +8,7 @@ use worksp_tracer::profile::{Choice, Profile};
 use worksp_tracer::recording::{Exit, Recording};
 use worksp_tracer::replay::{Meter, Replay, ReplayError};
 use worksp_tracer::units::{UnitError, UnitSpec, Units};
-use worksp_tracer::{Granule, Trace, Tracer, TracerOptions};
+use worksp_tracer::{Granule, Offload, Trace, TracerOptions};
 
 /// Tell the meter about this often, in operators.
 const METER_EVERY_OPS: u64 = 1 << 22;
@@ -105,7 +105,7 @@ pub fn trace(
     let started = Instant::now();
     arm(&mut replay, Phase::Trace { work });
     let plan = units.plan();
-    let mut tracer = Tracer::new(units, tracer_options(&module, recording, options), Trace::default());
+    let mut tracer = Offload::new(units, tracer_options(&module, recording, options), Trace::default());
     let replayed = replay.run(plan, &mut tracer, |_| {})?;
     let (mut trace, info) = tracer.finish();
     trace.info = info;

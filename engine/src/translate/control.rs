@@ -19,6 +19,8 @@ pub(super) struct Control {
     fixups: Vec<Pos>,
     /// Whether the code before the block could be reached.
     entered: bool,
+    /// Its number in the function, in binary order.
+    number: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +36,26 @@ enum Kind {
 #[derive(Clone, Copy)]
 struct Condition(Taken);
 
+impl Control {
+    /// The label of the values that the block ends with.
+    fn end_label(&self) -> u32 {
+        2 * self.number
+    }
+
+    /// The label of the values that a loop's iteration or an `else` begins with.
+    fn start_label(&self) -> u32 {
+        2 * self.number + 1
+    }
+
+    /// The label that branches to the block lead to.
+    fn branch_label(&self) -> u32 {
+        match self.kind {
+            Kind::Loop { .. } => self.start_label(),
+            _ => self.end_label(),
+        }
+    }
+}
+
 impl Translator<'_> {
     pub(super) fn push_function(&mut self, results: u32) {
         self.controls.push(Control {
@@ -43,6 +65,7 @@ impl Translator<'_> {
             results: results as usize,
             fixups: Vec::new(),
             entered: true,
+            number: 0,
         });
     }
 
@@ -61,7 +84,9 @@ impl Translator<'_> {
         let (params, results) = self.arity(ty);
         // In unreachable code nothing is on the stack for the parameters.
         let height = if self.reachable { self.values.len() - params } else { self.values.len() };
-        self.controls.push(Control { kind, height, params, results, fixups: Vec::new(), entered: self.reachable });
+        self.controls_count += 1;
+        let number = self.controls_count;
+        self.controls.push(Control { kind, height, params, results, fixups: Vec::new(), entered: self.reachable, number });
     }
 
     pub(super) fn block(&mut self, ty: BlockType) {
@@ -83,16 +108,34 @@ impl Translator<'_> {
         let ordinal = self.loops;
         self.loops += 1;
         let (reports, planned) = self.loop_events(ordinal);
+        let (params, _) = self.arity(ty);
+        let label = 2 * (self.controls_count + 1) + 1;
         if self.reachable {
             self.flush();
             self.settle_params(ty);
+            self.flow_into(label, params);
             self.code.close_block();
         }
         let header = self.code.here();
-        if self.reachable && reports {
-            self.code.single(Single::LoopIter, &[self.func, ordinal]);
+        if self.reachable {
+            if reports {
+                self.code.single(Single::LoopIter, &[self.func, ordinal]);
+            }
+            let first = self.values.len() - params;
+            for i in 0..params {
+                self.values[first + i].maybe_result = self.label_holds(label, i);
+            }
         }
+        self.end_stretch();
         self.open(Kind::Loop { header, ordinal, reports, planned, first_back_edge: None }, ty);
+        debug_assert_eq!(self.controls.last().map(Control::start_label), Some(label));
+    }
+
+    /// The top `count` values are in their slots and go on to a label that expects them there.
+    fn flow_into(&mut self, label: u32, count: usize) {
+        let first = self.values.len() - count;
+        self.note_flow(label, first, count);
+        self.clear_flow(label, first, count, self.canonical(first));
     }
 
     pub(super) fn if_(&mut self, ty: BlockType) {
@@ -102,6 +145,12 @@ impl Translator<'_> {
         let condition = self.condition();
         self.flush();
         self.settle_params(ty);
+        let (params, _) = self.arity(ty);
+        let first = self.values.len() - params;
+        let number = self.controls_count + 1;
+        self.note_flow(2 * number + 1, first, params);
+        // Without an `else` they go on to the end.
+        self.clear_flow(2 * number, first, params, self.canonical(first));
         let otherwise = self.branch_on(condition, true);
         self.code.close_block();
         self.open(Kind::If { otherwise: Some(otherwise) }, ty);
@@ -110,7 +159,7 @@ impl Translator<'_> {
     pub(super) fn else_(&mut self) {
         let mut control = self.controls.pop().expect("validated: `else` ends an `if`");
         if self.reachable {
-            self.settle_results(control.results);
+            self.settle_results(&control);
             let jump = self.code.single(Single::Jump, &[0]);
             control.fixups.push(jump);
         }
@@ -118,14 +167,14 @@ impl Translator<'_> {
         if let Kind::If { otherwise: Some(at) } = control.kind {
             self.code.set_target(at, self.code.here());
         }
-        self.reset_to(control.height, control.params);
+        self.reset_to(control.height, control.params, control.start_label());
         self.reachable = control.entered;
         control.kind = Kind::Else;
         self.controls.push(control);
     }
 
-    /// The values above `height` are `count` values in their canonical slots.
-    fn reset_to(&mut self, height: usize, count: usize) {
+    /// The values above `height` are the `count` values of a label, in their canonical slots.
+    fn reset_to(&mut self, height: usize, count: usize, label: u32) {
         while self.values.len() > height {
             let value = self.values.pop().expect("not empty");
             if let Home::Local(local) = value.home {
@@ -134,18 +183,19 @@ impl Translator<'_> {
         }
         self.flushed = self.flushed.min(height);
         self.holder = Holder::Nothing;
-        let value = self.merged_value();
-        for _ in 0..count {
-            self.push(value);
+        for i in 0..count {
+            self.push(Value { maybe_result: self.label_holds(label, i), ..Value::new(Home::Canonical) });
         }
+        self.end_stretch();
     }
 
-    /// The top `count` values go into their canonical slots, and nothing else is in the accumulator.
-    fn settle_results(&mut self, count: usize) {
-        let first = self.values.len() - count;
+    /// The results of a block that ends go into their canonical slots, and nothing else is in the accumulator.
+    fn settle_results(&mut self, control: &Control) {
+        let first = self.values.len() - control.results;
         self.break_all(first);
         self.settle(first);
         self.holder = Holder::Nothing;
+        self.flow_into(control.end_label(), control.results);
     }
 
     pub(super) fn end(&mut self) {
@@ -157,7 +207,7 @@ impl Translator<'_> {
             return;
         }
         if self.reachable {
-            self.settle_results(control.results);
+            self.settle_results(&control);
         }
         let mut reached = self.reachable;
         match control.kind {
@@ -173,6 +223,7 @@ impl Translator<'_> {
             Kind::If { otherwise: Some(at) } => {
                 // No `else`: parameters pass through as results.
                 self.code.set_target(at, self.code.here());
+                self.note_pass_through(control.start_label(), control.end_label(), control.results);
                 reached = true;
             }
             _ => {}
@@ -182,7 +233,7 @@ impl Translator<'_> {
         for at in &control.fixups {
             self.code.set_target(*at, self.code.here());
         }
-        self.reset_to(control.height, control.results);
+        self.reset_to(control.height, control.results, control.end_label());
         self.reachable = reached;
     }
 
@@ -227,13 +278,17 @@ impl Translator<'_> {
     fn is_plain_jump(&self, index: usize) -> bool {
         let arity = self.label_arity(index);
         let first = self.values.len() - arity;
-        let in_place = first == self.controls[index].height && self.values[first..].iter().all(|v| v.home == Home::Canonical);
+        let label = self.controls[index].branch_label();
+        let in_place = first == self.controls[index].height
+            && self.values[first..].iter().enumerate().all(|(i, v)| v.home == Home::Canonical && !self.flow_clears(label, i, v));
         let reports = self.controls[index + 1..].iter().any(|c| matches!(c.kind, Kind::Loop { reports: true, .. }));
         index > 0 && (arity == 0 || in_place) && !reports
     }
 
     /// Points the branch at `at` to a control's label, now or when it is known.
     fn link(&mut self, at: Pos, index: usize) {
+        let arity = self.label_arity(index);
+        self.note_flow(self.controls[index].branch_label(), self.values.len() - arity, arity);
         if let Kind::Loop { header, .. } = self.controls[index].kind {
             self.code.set_target(at, header);
         } else {
@@ -256,6 +311,7 @@ impl Translator<'_> {
         for i in 0..arity {
             self.copy_to(first + i, self.canonical(base + i));
         }
+        self.clear_flow(self.controls[index].branch_label(), first, arity, self.canonical(base));
         for inner in (index + 1..self.controls.len()).rev() {
             if let Kind::Loop { ordinal, reports: true, .. } = self.controls[inner].kind {
                 self.code.single(Single::LoopExit, &[self.func, ordinal]);
@@ -367,6 +423,7 @@ impl Translator<'_> {
         let first = self.values.len() - count;
         for index in first..self.values.len() {
             self.used_at(index);
+            self.values[index].maybe_result = false;
         }
         self.settle(first);
         self.free_acc();
@@ -378,6 +435,7 @@ impl Translator<'_> {
     /// After a call: its results are in the slots from `first`.
     fn arrived(&mut self, callee: Option<u32>, first: usize, results: usize) {
         self.code.close_block();
+        self.end_stretch();
         let maybe_result = self.results_arrived(callee, self.canonical(first), results as u32);
         for _ in 0..results {
             self.push(Value { maybe_result, ..Value::new(Home::Canonical) });

@@ -23,7 +23,7 @@ use wasmparser::{BinaryReader, FunctionBody};
 pub(crate) use code::{Code, Place};
 use control::Control;
 use stack::{Holder, Value};
-use trace::Tracing;
+use trace::{Holders, Tracing};
 
 use crate::error::Error;
 use crate::module::Module;
@@ -62,11 +62,16 @@ struct Translator<'a> {
     holder: Holder,
     height_max: usize,
     controls: Vec<Control>,
+    /// Blocks, loops and ifs seen so far.
+    controls_count: u32,
     reachable: bool,
     /// Loops seen so far.
     loops: u32,
     tracing: Option<Tracing<'a>>,
 }
+
+/// Translations of a function that look for places of units' results; then every place may hold one.
+const PASSES_MAX: usize = 8;
 
 /// Translates one function.
 ///
@@ -77,23 +82,49 @@ pub(crate) fn translate(request: Request<'_>) -> Result<Code, Error> {
     let range = module.func_body(func).expect("only functions with a body are translated");
     let bytes = &module.bytes()[range.clone()];
     let body = FunctionBody::new(BinaryReader::new(bytes, range.start));
-    let ty = module.func_type(func);
-    let params = ty.params().len() as u32;
+    let params = module.func_type(func).params().len() as u32;
     let mut declared = 0u32;
     for group in body.get_locals_reader().map_err(invalid)? {
         declared += group.map_err(invalid)?.0;
     }
+    let given = Given { module, func, type_ids, params, declared, mapped };
+    let Some((plan, sites)) = traced else { return pass(&given, &body, counted, None) };
+    let (mut holders, before) = (Holders::default(), sites.len());
+    for number in 1.. {
+        let locals = params + declared;
+        let tracing = Tracing::new(module, func, locals, &plan, sites, &mut holders, &body).map_err(invalid)?;
+        let code = pass(&given, &body, true, Some(tracing))?;
+        if !holders.grew() {
+            return Ok(code);
+        }
+        sites.truncate(before);
+        if number == PASSES_MAX {
+            holders.give_up();
+        }
+    }
+    unreachable!("places that may hold a result only grow, and then are all of them")
+}
+
+/// What all passes over a function share.
+struct Given<'a> {
+    module: &'a Module,
+    func: u32,
+    type_ids: &'a [DedupTypeId],
+    params: u32,
+    declared: u32,
+    mapped: bool,
+}
+
+/// One pass over a function's operators.
+fn pass(given: &Given<'_>, body: &FunctionBody<'_>, counted: bool, tracing: Option<Tracing<'_>>) -> Result<Code, Error> {
+    let Given { module, func, type_ids, params, declared, mapped } = *given;
     let locals = params + declared;
-    let tracing = match traced {
-        Some((plan, sites)) => Some(Tracing::new(module, func, locals, &plan, sites, &body).map_err(invalid)?),
-        None => None,
-    };
     let mut translator = Translator {
         module,
         func,
         type_ids,
         canonicalize: module.engine().config().canonicalize_nans,
-        code: code::Emitter::new(counted || tracing.is_some(), mapped),
+        code: code::Emitter::new(counted, mapped),
         locals,
         values: Vec::new(),
         flushed: 0,
@@ -101,11 +132,12 @@ pub(crate) fn translate(request: Request<'_>) -> Result<Code, Error> {
         holder: Holder::Nothing,
         height_max: 0,
         controls: Vec::new(),
+        controls_count: 0,
         reachable: true,
         loops: 0,
         tracing,
     };
-    translator.push_function(ty.results().len() as u32);
+    translator.push_function(module.func_type(func).results().len() as u32);
     let mut reader = body.get_operators_reader().map_err(invalid)?;
     while !reader.eof() {
         let (operator, offset) = reader.read_with_offset().map_err(invalid)?;

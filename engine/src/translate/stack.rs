@@ -202,17 +202,16 @@ impl Translator<'_> {
             Home::Canonical => self.canonical(index),
             Home::Local(local) => local,
             Home::Const(raw) => {
-                self.constant_to(slot, raw);
-                return self.note_slot_write(slot, None);
+                return self.constant_to(slot, raw);
             }
             Home::Acc => {
                 self.code.single(Single::CopyAcc, &[slot * 8]);
-                return self.note_slot_write(slot, None);
+                return;
             }
         };
         if from != slot {
             self.code.single(Single::Copy, &[slot * 8, from * 8]);
-            self.note_slot_write(slot, value.maybe_result.then_some(from));
+            self.note_slot_move(from, slot, &value);
         }
     }
 
@@ -306,9 +305,7 @@ impl Translator<'_> {
         }
         self.trace_local_set(local, &value, top, tee);
         if tee {
-            let mut value = Value { home: Home::Local(local), chain: 0, ..value };
-            self.trace_tee(local, &mut value);
-            self.push(value);
+            self.push(Value { home: Home::Local(local), chain: 0, ..value });
         }
     }
 

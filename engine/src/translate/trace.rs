@@ -27,12 +27,73 @@ pub(super) struct Tracing<'a> {
     unit_funcs: FxHashSet<u32>,
     unit_sites: FxHashSet<u32>,
     follows_results: bool,
-    /// Locals that may hold a unit's result.
-    may_hold: Vec<bool>,
+    holders: &'a mut Holders,
+    /// By local: up to where in the code an access makes further ones pointless.
+    settled: Vec<Settled>,
+    /// Counts the places at which segments may change or paths meet.
+    stretch: u32,
     chains: Vec<Chain>,
-    reads: Vec<(u32, Pos)>,
-    writes: Vec<(u32, Pos)>,
+    reads: Vec<LocalAccess>,
+    writes: Vec<LocalAccess>,
     pairs: Vec<Pair>,
+}
+
+/// Where units' results may be: found by translating again until no new place turns up.
+#[derive(Default, Debug)]
+pub(super) struct Holders {
+    locals: FxHashSet<u32>,
+    /// Values that branches carry: the control's number, and the value's.
+    labels: FxHashSet<(u32, u32)>,
+    /// Whether a place was added that code may have been emitted without.
+    grew: bool,
+    /// Nobody knows: every place may.
+    everywhere: bool,
+}
+
+impl Holders {
+    fn local_holds(&self, local: u32) -> bool {
+        self.everywhere || self.locals.contains(&local)
+    }
+
+    fn label_holds(&self, label: u32, i: u32) -> bool {
+        self.everywhere || self.labels.contains(&(label, i))
+    }
+
+    fn add_local(&mut self, local: u32) {
+        self.grew |= !self.everywhere && self.locals.insert(local);
+    }
+
+    fn add_label(&mut self, label: u32, i: u32) {
+        self.grew |= !self.everywhere && self.labels.insert((label, i));
+    }
+
+    /// Whether a place was added since the last time that this was asked.
+    pub(super) fn grew(&mut self) -> bool {
+        std::mem::take(&mut self.grew)
+    }
+
+    /// Takes every place for one that may hold a result.
+    pub(super) fn give_up(&mut self) {
+        self.everywhere = true;
+    }
+}
+
+/// The stretches of straight code in which a local was accessed last.
+#[derive(Clone, Copy, Default, Debug)]
+struct Settled {
+    /// Any access: another read depends on nothing new.
+    accessed: u32,
+    /// A plain write: nobody notices another write.
+    written: u32,
+}
+
+/// A `local.get`, `local.set` or `local.tee` of a carried local.
+#[derive(Clone, Copy, Debug)]
+struct LocalAccess {
+    local: u32,
+    at: Pos,
+    /// Whether there is an event at that place.
+    reported: bool,
 }
 
 /// A value on its way from a load or a carried local to the write that ends a read-modify-write.
@@ -49,10 +110,10 @@ struct Chain {
     next: u32,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Source {
     Load { at: Pos, bytes: u32 },
-    Local { local: u32, read: Pos },
+    Local(LocalAccess),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,9 +127,8 @@ enum Step {
 /// `x = x op e`
 #[derive(Clone, Copy, Debug)]
 struct Pair {
-    local: u32,
-    read: Pos,
-    write: Pos,
+    read: LocalAccess,
+    write: LocalAccess,
     family: Rmw,
     step: Step,
     tee: bool,
@@ -113,6 +173,7 @@ impl<'a> Tracing<'a> {
         locals: u32,
         plan: &TracePlan,
         sites: &'a mut SiteTable,
+        holders: &'a mut Holders,
         body: &FunctionBody<'_>,
     ) -> wasmparser::Result<Tracing<'a>> {
         let mut tracing = Tracing {
@@ -124,7 +185,9 @@ impl<'a> Tracing<'a> {
             unit_funcs: plan.funcs.iter().copied().collect(),
             unit_sites: plan.sites.iter().filter(|s| s.func == func).map(|s| s.offset).collect(),
             follows_results: false,
-            may_hold: vec![false; locals as usize],
+            holders,
+            settled: vec![Settled::default(); locals as usize],
+            stretch: 1,
             chains: Vec::new(),
             reads: Vec::new(),
             writes: Vec::new(),
@@ -136,13 +199,10 @@ impl<'a> Tracing<'a> {
         Ok(tracing)
     }
 
-    /// Finds carried locals, whether a unit is called, and which locals may hold a unit's result.
+    /// Finds carried locals, and whether a unit is called whose results are to be followed.
     fn survey(&mut self, module: &Module, body: &FunctionBody<'_>) -> wasmparser::Result<()> {
         let mut open: Vec<bool> = vec![false];
         let mut ordinal = 0;
-        // Copies between locals, and locals that get a value that may be a result at once.
-        let mut copies: Vec<(u32, u32)> = Vec::new();
-        let mut previous = Operator::Nop;
         for item in body.get_operators_reader()?.into_iter_with_offsets() {
             let (operator, offset) = item?;
             match &operator {
@@ -153,15 +213,7 @@ impl<'a> Tracing<'a> {
                 Operator::Block { .. } | Operator::If { .. } => open.push(*open.last().unwrap_or(&false)),
                 Operator::End => drop(open.pop()),
                 Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
-                    let local = *local_index as usize;
-                    self.carried[local] |= open.last() == Some(&true);
-                    match previous {
-                        Operator::LocalGet { local_index: from } | Operator::LocalTee { local_index: from } => copies.push((from, *local_index)),
-                        Operator::Call { .. } | Operator::CallIndirect { .. } | Operator::End | Operator::LocalSet { .. } | Operator::Drop => {
-                            self.may_hold[local] = true;
-                        }
-                        _ => {}
-                    }
+                    self.carried[*local_index as usize] |= open.last() == Some(&true);
                 }
                 Operator::Call { function_index } => {
                     let has_results = !module.func_type(*function_index).results().is_empty();
@@ -172,18 +224,6 @@ impl<'a> Tracing<'a> {
                     self.follows_results |= has_results && self.is_unit_call(None, offset as u32);
                 }
                 _ => {}
-            }
-            previous = operator;
-        }
-        // A copy can only spread what its source may hold; repeat until nothing changes.
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for (from, to) in &copies {
-                if self.may_hold[*from as usize] && !self.may_hold[*to as usize] {
-                    self.may_hold[*to as usize] = true;
-                    changed = true;
-                }
             }
         }
         Ok(())
@@ -360,77 +400,126 @@ impl Translator<'_> {
         }
     }
 
+    /// A label, a call or a loop's event: what was known about locals' last accesses holds no longer.
+    pub(super) fn end_stretch(&mut self) {
+        if let Some(tracing) = &mut self.tracing {
+            tracing.stretch += 1;
+        }
+    }
+
     /// `local.get`: the event, and the chain of a carried local.
     pub(super) fn trace_local_get(&mut self, local: u32, value: &mut Value) {
         let Some(tracing) = &self.tracing else { return };
-        value.maybe_result = tracing.follows_results && tracing.may_hold[local as usize];
-        if tracing.carried[local as usize] {
-            let site = self.site();
-            let at = self.code.single(Single::LocalRead, &[site, local, 0]);
-            if let Some(tracing) = &mut self.tracing {
-                tracing.reads.push((local, at));
-                value.chain = tracing.open_chain(Source::Local { local, read: at });
-            }
+        value.maybe_result = tracing.follows_results && tracing.holders.local_holds(local);
+        if !tracing.carried[local as usize] {
+            return;
         }
+        // All reads of a local in one stretch have the same role in the end: they are in the same loops.
+        let reported = tracing.settled[local as usize].accessed != tracing.stretch;
+        let at = self.local_event(Single::LocalRead, local, reported);
+        let Some(tracing) = &mut self.tracing else { return };
+        tracing.settled[local as usize].accessed = tracing.stretch;
+        tracing.reads.push(at);
+        value.chain = tracing.open_chain(Source::Local(at));
+    }
+
+    /// Emits the event of an access to a carried local, if it is to be reported.
+    fn local_event(&mut self, event: Single, local: u32, reported: bool) -> LocalAccess {
+        if !reported {
+            return LocalAccess { local, at: self.code.here(), reported };
+        }
+        let site = self.site();
+        LocalAccess { local, at: self.code.single(event, &[site, local, 0]), reported }
     }
 
     /// `local.set`/`local.tee` of a value that was at stack height `index`.
     pub(super) fn trace_local_set(&mut self, local: u32, value: &Value, index: usize, tee: bool) {
-        let Some(tracing) = &self.tracing else { return };
-        if tracing.follows_results && tracing.may_hold[local as usize] {
+        let Some(tracing) = &mut self.tracing else { return };
+        if value.maybe_result {
+            tracing.holders.add_local(local);
             let from = match value.home {
                 Home::Local(from) => from,
                 _ => self.canonical(index),
             };
-            if !value.maybe_result {
-                self.code.single(Single::SlotClear, &[local]);
-            } else if from != local {
+            if from != local {
                 self.code.single(Single::SlotMove, &[from, local]);
             }
+        } else if tracing.follows_results && tracing.holders.local_holds(local) {
+            self.code.single(Single::SlotClear, &[local]);
         }
         if !self.tracing.as_ref().is_some_and(|t| t.carried[local as usize]) {
             return self.broke(value.chain);
         }
-        let site = self.site();
-        let write = self.code.single(Single::LocalWrite, &[site, local, 0]);
+        let reported = self.tracing.as_ref().is_some_and(|t| t.settled[local as usize].written != t.stretch);
+        let write = self.local_event(Single::LocalWrite, local, reported);
         let depth = self.controls.len();
         let Some(tracing) = &mut self.tracing else { return };
-        tracing.writes.push((local, write));
-        let mut number = value.chain;
+        tracing.writes.push(write);
+        let (mut number, mut is_pair) = (value.chain, false);
         while number != 0 {
             let chain = *tracing.chain(number);
             match chain.source {
-                Source::Local { local: source, read } if source == local && !chain.broken && chain.family != Rmw::Plain => {
+                Source::Local(read) if read.local == local && !chain.broken && chain.family != Rmw::Plain => {
                     let Chain { family, step, .. } = chain;
-                    tracing.pairs.push(Pair { local, read, write, family, step, tee, depth });
+                    tracing.pairs.push(Pair { read, write, family, step, tee, depth });
+                    is_pair = true;
                 }
                 _ => {}
             }
             number = chain.next;
         }
+        // A write that may get a role hides nothing; only the read that belongs to it has settled what it depends on.
+        if !is_pair {
+            tracing.settled[local as usize] = Settled { accessed: tracing.stretch, written: tracing.stretch };
+        }
         self.broke(value.chain);
     }
 
-    /// The value that `local.tee` leaves: it can be a result only where the local can.
-    pub(super) fn trace_tee(&mut self, local: u32, value: &mut Value) {
-        value.maybe_result &= self.tracing.as_ref().is_some_and(|t| t.may_hold[local as usize]);
-    }
-
-    /// A value was copied to a slot: from a slot that may hold a result, or from anywhere else.
-    pub(super) fn note_slot_write(&mut self, slot: u32, from: Option<u32>) {
-        if !self.tracing.as_ref().is_some_and(|t| t.follows_results) {
-            return;
+    /// A value was copied to another slot.
+    pub(super) fn note_slot_move(&mut self, from: u32, to: u32, value: &Value) {
+        if value.maybe_result {
+            self.code.single(Single::SlotMove, &[from, to]);
         }
-        match from {
-            Some(from) => self.code.single(Single::SlotMove, &[from, slot]),
-            None => self.code.single(Single::SlotClear, &[slot]),
-        };
     }
 
-    /// A value in a block's result slot: it may be a result in code that follows them.
-    pub(super) fn merged_value(&self) -> Value {
-        let follows = self.tracing.as_ref().is_some_and(|t| t.follows_results);
-        Value { maybe_result: follows, ..Value::new(Home::Canonical) }
+    /// The values from `first` up flow into a label: notes which of them may be results, so that code behind the label knows.
+    pub(super) fn note_flow(&mut self, label: u32, first: usize, count: usize) {
+        let Some(tracing) = &mut self.tracing else { return };
+        for (i, value) in self.values[first..first + count].iter().enumerate() {
+            if value.maybe_result {
+                tracing.holders.add_label(label, i as u32);
+            }
+        }
+    }
+
+    /// An `if` ends without an `else`: what it began with is what it ends with.
+    pub(super) fn note_pass_through(&mut self, from: u32, to: u32, count: usize) {
+        let Some(tracing) = &mut self.tracing else { return };
+        for i in 0..count as u32 {
+            if tracing.follows_results && tracing.holders.label_holds(from, i) {
+                tracing.holders.add_label(to, i);
+            }
+        }
+    }
+
+    /// Whether a value that is no result flows to where one may be.
+    pub(super) fn flow_clears(&self, label: u32, i: usize, value: &Value) -> bool {
+        !value.maybe_result && self.label_holds(label, i)
+    }
+
+    /// Clears the slots of a label, from `slot` up, into which the values from `first` up flow and are no results.
+    pub(super) fn clear_flow(&mut self, label: u32, first: usize, count: usize, slot: u32) {
+        for i in 0..count {
+            let value = self.values[first + i];
+            if self.flow_clears(label, i, &value) {
+                self.code.single(Single::SlotClear, &[slot + i as u32]);
+            }
+        }
+    }
+
+    /// Whether a value behind a label may be a result.
+    pub(super) fn label_holds(&self, label: u32, i: usize) -> bool {
+        self.tracing.as_ref().is_some_and(|t| t.follows_results && t.holders.label_holds(label, i as u32))
     }
 
     /// After a call: reports where a unit's results are; says whether they may be results at all.
@@ -451,21 +540,22 @@ impl Translator<'_> {
     pub(super) fn assign_roles(&mut self, ended: &EndedLoop) {
         let Some(tracing) = &self.tracing else { return };
         let inside = |at: Pos| at >= ended.header;
-        let mut roles: Vec<(Pos, LocalRole)> = Vec::new();
+        let mut roles: Vec<(LocalAccess, LocalRole)> = Vec::new();
         let mut done: FxHashSet<u32> = FxHashSet::default();
-        for pair in tracing.pairs.iter().filter(|p| inside(p.write)) {
-            if !done.insert(pair.local) {
+        for pair in tracing.pairs.iter().filter(|p| inside(p.write.at)) {
+            let this = pair.write.local;
+            if !done.insert(this) {
                 continue;
             }
-            let count = |list: &[(u32, Pos)]| list.iter().filter(|(l, at)| *l == pair.local && inside(*at)).count();
+            let count = |list: &[LocalAccess]| list.iter().filter(|a| a.local == this && inside(a.at)).count();
             let (reads, writes) = (count(&tracing.reads), count(&tracing.writes));
-            let pairs: Vec<&Pair> = tracing.pairs.iter().filter(|p| p.local == pair.local && inside(p.write)).collect();
+            let pairs: Vec<&Pair> = tracing.pairs.iter().filter(|p| p.write.local == this && inside(p.write.at)).collect();
             let invariant = match pair.step {
                 Step::Constant => true,
-                Step::Local(local) => !tracing.writes.iter().any(|(l, at)| *l == local && inside(*at)),
+                Step::Local(local) => !tracing.writes.iter().any(|w| w.local == local && inside(w.at)),
                 Step::None | Step::Other => false,
             };
-            let every_trip = pair.depth == ended.depth && ended.first_back_edge.is_none_or(|edge| edge > pair.write);
+            let every_trip = pair.depth == ended.depth && ended.first_back_edge.is_none_or(|edge| edge > pair.write.at);
             if writes == 1 && pair.family == Rmw::Add && invariant && every_trip {
                 roles.push((pair.write, LocalRole::Induction));
             } else if pairs.len() == reads && reads == writes && pairs.iter().all(|p| !p.tee && p.family == pair.family) {
@@ -474,8 +564,8 @@ impl Translator<'_> {
                 }
             }
         }
-        for (at, role) in roles {
-            self.code.set_field(at, 2, role as u32);
+        for (access, role) in roles.iter().filter(|(access, _)| access.reported) {
+            self.code.set_field(access.at, 2, *role as u32);
         }
     }
 }

@@ -1,0 +1,173 @@
+//! What the open segment is known to have done already: such an access changes nothing and need not be sent.
+//!
+//! Everything here is a cache: an entry that was pushed out only means that the tracer gets an event which it then ignores itself.
+//! An *epoch* ends wherever the tracer may cut a segment, or change what it knows of an address otherwise (an allocator entry
+//! point, an action of the host).
+
+use worksp_engine::probe::LocalRole;
+
+/// Cells of linear memory that are remembered: 64 KiB, so that they stay in a second-level cache.
+const CELLS: usize = 1 << 12;
+const LOCALS: usize = 1 << 8;
+const ELEMENTS: usize = 1 << 6;
+/// Bytes of a cell.
+const CELL: u64 = 8;
+/// In [`Local::known`]: written plainly. The other bits are reads in the role with this number.
+const WRITTEN: u8 = 0x80;
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Cell {
+    /// Epoch and cell number.
+    key: u64,
+    read: u8,
+    written: u8,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Local {
+    activation: u64,
+    epoch: u32,
+    local: u32,
+    known: u8,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Filter {
+    epoch: u32,
+    cells: Box<[Cell; CELLS]>,
+    locals: Box<[Local; LOCALS]>,
+    /// Epoch, table and element plus one.
+    elements: [(u32, u32, u64); ELEMENTS],
+    /// By global: the epochs in which it was read, and written, last.
+    globals: Vec<[u32; 2]>,
+}
+
+impl Filter {
+    pub(super) fn new() -> Filter {
+        Filter {
+            epoch: 1,
+            cells: Box::new([Cell::default(); CELLS]),
+            locals: Box::new([Local::default(); LOCALS]),
+            elements: [(0, 0, 0); ELEMENTS],
+            globals: Vec::new(),
+        }
+    }
+
+    /// Nothing is known any more.
+    #[inline(always)]
+    pub(super) fn next_epoch(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        if self.epoch == 0 {
+            *self = Filter::new();
+        }
+    }
+
+    /// The key and the mask of bytes of an access to one cell, if it is to be remembered at all.
+    #[inline(always)]
+    fn cell(&mut self, mem: u32, addr: u64, len: u32) -> Option<(&mut Cell, u64, u8)> {
+        let from = (addr % CELL) as u32;
+        let number = addr / CELL;
+        if mem != 0 || from + len > CELL as u32 || number > u64::from(u32::MAX) {
+            return None;
+        }
+        let key = u64::from(self.epoch) << 32 | number;
+        Some((&mut self.cells[number as usize % CELLS], key, (((1u32 << len) - 1) << from) as u8))
+    }
+
+    /// Whether a plain load changes nothing: the segment has written, or has read, all of its bytes. Remembers it.
+    #[inline(always)]
+    pub(super) fn load(&mut self, mem: u32, addr: u64, len: u32) -> bool {
+        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return false };
+        if cell.key != key {
+            *cell = Cell { key, read: mask, written: 0 };
+            return false;
+        }
+        if mask & !cell.written == 0 || mask & !cell.read == 0 {
+            return true;
+        }
+        cell.read |= mask;
+        false
+    }
+
+    /// Whether a plain store changes nothing: the segment has written all of its bytes, and has not read a neighbour in the same
+    /// granule since that made them count as read. Remembers it.
+    #[inline(always)]
+    pub(super) fn store(&mut self, mem: u32, addr: u64, len: u32) -> bool {
+        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return false };
+        if cell.key != key {
+            *cell = Cell { key, read: 0, written: mask };
+            return false;
+        }
+        if mask & !cell.written == 0 && mask & cell.read == 0 {
+            return true;
+        }
+        cell.read &= !mask;
+        cell.written |= mask;
+        false
+    }
+
+    /// The bytes may become a delta: whatever touches their cells next is sent.
+    pub(super) fn forget(&mut self, addr: u64, len: u32) {
+        for number in addr / CELL..=(addr + u64::from(len) - 1) / CELL {
+            self.cells[number as usize % CELLS] = Cell::default();
+        }
+    }
+
+    /// Whether reading an element of a table changes nothing.
+    pub(super) fn element(&mut self, table: u32, index: u64) -> bool {
+        let entry = &mut self.elements[index as usize % ELEMENTS];
+        let this = (self.epoch, table, index + 1);
+        std::mem::replace(entry, this) == this
+    }
+
+    /// Whether reading a global changes nothing.
+    pub(super) fn global_get(&mut self, global: u32) -> bool {
+        let epoch = self.epoch;
+        std::mem::replace(&mut self.global(global)[0], epoch) == epoch
+    }
+
+    /// Whether writing a global changes nothing, but for its value.
+    pub(super) fn global_set(&mut self, global: u32) -> bool {
+        let epoch = self.epoch;
+        std::mem::replace(self.global(global), [epoch; 2])[1] == epoch
+    }
+
+    fn global(&mut self, global: u32) -> &mut [u32; 2] {
+        let global = global as usize;
+        if global >= self.globals.len() {
+            self.globals.resize(global + 1, [0; 2]);
+        }
+        &mut self.globals[global]
+    }
+
+    #[inline(always)]
+    fn local(&mut self, activation: u64, local: u32) -> &mut Local {
+        let entry = &mut self.locals[(local as usize).wrapping_add(activation as usize * 37) % LOCALS];
+        if (entry.activation, entry.epoch, entry.local) != (activation, self.epoch, local) {
+            *entry = Local { activation, epoch: self.epoch, local, known: 0 };
+        }
+        entry
+    }
+
+    /// Whether reading a carried local changes nothing: the segment has written it plainly, or read it in the same role.
+    #[inline(always)]
+    pub(super) fn local_read(&mut self, activation: u64, local: u32, role: LocalRole) -> bool {
+        let entry = self.local(activation, local);
+        let bit = 1 << role as u8;
+        let known = entry.known & (WRITTEN | bit) != 0;
+        entry.known |= bit;
+        known
+    }
+
+    /// Whether writing a carried local changes nothing.
+    #[inline(always)]
+    pub(super) fn local_write(&mut self, activation: u64, local: u32, role: LocalRole) -> bool {
+        let entry = self.local(activation, local);
+        let known = entry.known & WRITTEN != 0;
+        if !known {
+            entry.known = if role == LocalRole::Plain { WRITTEN } else { 0 };
+        }
+        known
+    }
+}

@@ -1,0 +1,443 @@
+//! The tracer on a thread of its own, behind a filter.
+//!
+//! ```text
+//! engine ─► filter ─► messages, in batches ─►│ channel │─► Tracer on the other thread
+//!           drops what the open segment         bounded     the same calls in the same order
+//!           is known to have done already
+//! ```
+//!
+//! Most accesses of a run repeat what their segment has done before, and most of what is left can wait. So the thread that
+//! interprets keeps a small cache of what is known ([`Filter`]) and sends the rest as it comes; the trace is the one that a [`Tracer`]
+//! makes by itself, byte for byte.
+
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+use worksp_engine::probe::{LocalRole, LoopRef, Probe, Rmw, Site, SiteId, Slot};
+
+mod filter;
+mod message;
+
+use filter::Filter;
+use message::{Message, Operands, optional};
+
+use crate::replay::HostObserver;
+use crate::trace::{Sink, TraceInfo};
+use crate::tracer::{Tracer, TracerOptions};
+use crate::units::Units;
+
+/// Messages of a batch: 256 KiB.
+const BATCH: usize = 1 << 14;
+/// Batches that wait at most.
+const WAITING: usize = 8;
+
+/// A function whose calls are units.
+const UNIT: u8 = 1;
+/// An allocator entry point.
+const ENTRY: u8 = 2;
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Activation {
+    number: u64,
+    /// Slots that may hold a unit's result: a bit for each, the last one for all from 63 on.
+    results: u64,
+    /// Whether units may end with it.
+    cuts: bool,
+    /// Whether it is an allocator entry point's.
+    entry: bool,
+}
+
+/// Where messages go.
+enum Consumer<S> {
+    Thread { sender: SyncSender<Vec<Message>>, spare: Receiver<Vec<Message>>, thread: JoinHandle<Tracer<S>> },
+    /// There is no thread to be had: at once.
+    Inline(Box<Tracer<S>>, Operands),
+    /// The run is over.
+    Done,
+}
+
+/// Traces a run as [`Tracer`] does, on another thread. See the module's text.
+pub struct Offload<S> {
+    filter: Filter,
+    messages: Vec<Message>,
+    consumer: Consumer<S>,
+    units: Units,
+    /// By function: [`UNIT`], [`ENTRY`].
+    marks: Vec<u8>,
+    has_unit_sites: bool,
+    sp_global: Option<u32>,
+    activations: Vec<Activation>,
+    activations_count: u64,
+    /// The open activations below each entry of the host.
+    entries: Vec<usize>,
+}
+
+impl<S> std::fmt::Debug for Offload<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Offload").field("units", &self.units).finish_non_exhaustive()
+    }
+}
+
+impl<S: Sink + Send + 'static> Offload<S> {
+    /// A tracer as [`Tracer::new`] makes it, on a thread of its own.
+    pub fn new(units: Units, options: TracerOptions, sink: S) -> Offload<S> {
+        Offload::with_consumer(units, options, sink, |tracer| match on_thread(tracer) {
+            Ok(consumer) => consumer,
+            Err(tracer) => Consumer::Inline(tracer, Operands::default()),
+        })
+    }
+
+    /// The same on the calling thread: what is left is the filter.
+    pub fn inline(units: Units, options: TracerOptions, sink: S) -> Offload<S> {
+        Offload::with_consumer(units, options, sink, |tracer| Consumer::Inline(tracer, Operands::default()))
+    }
+
+    fn with_consumer(units: Units, options: TracerOptions, sink: S, start: impl FnOnce(Box<Tracer<S>>) -> Consumer<S>) -> Offload<S> {
+        let mut marks = Vec::new();
+        let of_units = units.funcs().map(|func| (func, UNIT));
+        for (func, mark) in of_units.chain(options.entry_points.funcs().map(|func| (func, ENTRY))) {
+            let func = func as usize;
+            if func >= marks.len() {
+                marks.resize(func + 1, 0);
+            }
+            marks[func] |= mark;
+        }
+        Offload {
+            filter: Filter::new(),
+            messages: Vec::with_capacity(BATCH),
+            marks,
+            has_unit_sites: !units.plan().sites.is_empty(),
+            sp_global: options.layout.sp_global(),
+            activations: Vec::new(),
+            activations_count: 0,
+            entries: Vec::new(),
+            consumer: start(Box::new(Tracer::new(units.clone(), options, sink))),
+            units,
+        }
+    }
+
+    /// Ends the trace, as [`Tracer::finish`] does.
+    ///
+    /// # Panics
+    /// When the tracer's thread did.
+    pub fn finish(mut self) -> (S, TraceInfo) {
+        self.flush();
+        match std::mem::replace(&mut self.consumer, Consumer::Done) {
+            Consumer::Thread { sender, thread, .. } => {
+                drop(sender);
+                match thread.join() {
+                    Ok(tracer) => tracer.finish(),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            Consumer::Inline(tracer, _) => tracer.finish(),
+            Consumer::Done => unreachable!("only this ends a trace, and it takes the tracer"),
+        }
+    }
+}
+
+/// Starts the thread; hands the tracer back when there is none to be had, or no second processor for it.
+fn on_thread<S: Sink + Send + 'static>(tracer: Box<Tracer<S>>) -> Result<Consumer<S>, Box<Tracer<S>>> {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return Err(tracer);
+    }
+    let (sender, receiver) = sync_channel::<Vec<Message>>(WAITING);
+    let (recycle, spare) = channel();
+    let (hand_over, take) = channel::<Box<Tracer<S>>>();
+    let spawned = std::thread::Builder::new().name("tracer".into()).spawn(move || {
+        let mut tracer = take.recv().expect("the tracer is handed over before anything else");
+        let mut operands = Operands::default();
+        for mut batch in receiver {
+            tracer.receive(&batch, &mut operands);
+            batch.clear();
+            // Nobody takes empty batches once the run is over.
+            let _ = recycle.send(batch);
+        }
+        *tracer
+    });
+    match spawned {
+        Ok(thread) => {
+            hand_over.send(tracer).map_err(|unsent| unsent.0)?;
+            Ok(Consumer::Thread { sender, spare, thread })
+        }
+        Err(_) => Err(tracer),
+    }
+}
+
+impl<S: Sink> Offload<S> {
+    #[inline(always)]
+    fn send(&mut self, message: Message) {
+        self.messages.push(message);
+        if self.messages.len() >= BATCH {
+            self.flush();
+        }
+    }
+
+    #[inline(never)]
+    fn flush(&mut self) {
+        match &mut self.consumer {
+            Consumer::Thread { sender, spare, .. } => {
+                let next = spare.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
+                // A send fails only after the thread has panicked; `finish` passes that on.
+                let _ = sender.send(std::mem::replace(&mut self.messages, next));
+            }
+            Consumer::Inline(tracer, operands) => tracer.receive(&self.messages, operands),
+            Consumer::Done => {}
+        }
+        self.messages.clear();
+    }
+
+    fn send_with(&mut self, operands: &[u64], rest: &[u64], message: Message) {
+        for operand in operands.iter().chain(rest) {
+            self.send(Message::Operand(*operand));
+        }
+        self.send(message);
+    }
+
+    /// Sends what may cut a segment, or changes what is known about addresses in another way.
+    fn send_cut(&mut self, operands: &[u64], rest: &[u64], message: Message) {
+        self.filter.next_epoch();
+        self.send_with(operands, rest, message);
+    }
+
+    fn mark(&self, func: u32) -> u8 {
+        self.marks.get(func as usize).copied().unwrap_or(0)
+    }
+
+    /// Begins an activation; says whether anything begins with it.
+    fn begin(&mut self, site: SiteId, func: u32, entry: bool, cuts: bool) -> bool {
+        let mark = self.mark(func);
+        let cuts = cuts || mark & UNIT != 0 || (self.has_unit_sites && self.units.of_site(site).is_some());
+        let entry = entry || mark & ENTRY != 0;
+        self.activations_count += 1;
+        self.activations.push(Activation { number: self.activations_count, results: 0, cuts, entry });
+        cuts || entry
+    }
+
+    fn innermost(&mut self) -> Option<&mut Activation> {
+        self.activations.last_mut()
+    }
+}
+
+/// The bit of a slot in [`Activation::results`].
+fn bit(slot: Slot) -> u64 {
+    1 << slot.min(63)
+}
+
+/// The bit of a slot, unless others share it.
+fn own_bit(slot: Slot) -> u64 {
+    if slot < 63 { bit(slot) } else { 0 }
+}
+
+impl<S: Sink> HostObserver for Offload<S> {
+    fn host_read(&mut self, mem: u32, range: Range<u64>) {
+        self.send_cut(&[range.start, range.end], &[], Message::HostRead { mem });
+    }
+
+    fn host_write(&mut self, mem: u32, range: Range<u64>) {
+        self.send_cut(&[range.start, range.end], &[], Message::HostWrite { mem });
+    }
+
+    fn host_grow(&mut self, mem: u32, previous: u64, delta: u64) {
+        self.send_cut(&[previous, delta], &[], Message::HostGrow { mem });
+    }
+
+    fn host_table_write(&mut self, table: u32, range: Range<u64>) {
+        self.send_cut(&[range.start, range.end], &[], Message::HostTableWrite { table });
+    }
+
+    fn host_global_set(&mut self, global: u32, value: u64) {
+        self.send_cut(&[value], &[], Message::HostGlobalSet { global });
+    }
+}
+
+// Hooks run out of line in the engine, so what is short may be inlined into them.
+impl<S: Sink> Probe for Offload<S> {
+    fn site_made(&mut self, id: SiteId, site: Site) {
+        self.units.learn_site(id, site);
+        self.send_with(&[site.func.into(), site.offset.into()], &[], Message::SiteMade { id: id.0 });
+    }
+
+    #[inline(always)]
+    fn load(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
+        if rmw == Rmw::Plain {
+            if self.filter.load(mem, addr, len) {
+                return;
+            }
+        } else {
+            self.filter.forget(addr, len);
+        }
+        self.send(Message::Load { site: site.0, mem: mem as u8, len: len as u8, rmw, addr });
+    }
+
+    #[inline(always)]
+    fn store(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
+        if rmw == Rmw::Plain {
+            if self.filter.store(mem, addr, len) {
+                return;
+            }
+        } else {
+            self.filter.forget(addr, len);
+        }
+        self.send(Message::Store { site: site.0, mem: mem as u8, len: len as u8, rmw, addr });
+    }
+
+    fn bulk_read(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
+        self.send_with(&[range.start, range.end], &[], Message::BulkRead { site: site.0, mem });
+    }
+
+    fn bulk_write(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
+        self.send_with(&[range.start, range.end], &[], Message::BulkWrite { site: site.0, mem });
+    }
+
+    fn memory_size(&mut self, site: SiteId, mem: u32) {
+        self.send(Message::MemorySize { site: site.0, mem });
+    }
+
+    fn memory_grow(&mut self, site: SiteId, mem: u32, delta: u64, previous: Option<u64>) {
+        self.send_with(&[delta, optional(previous)], &[], Message::MemoryGrow { site: site.0, mem });
+    }
+
+    fn segment_use(&mut self, site: SiteId, is_elem: bool, index: u32, drop: bool) {
+        self.send(Message::SegmentUse { site: site.0, index, is_elem, drop });
+    }
+
+    fn global_get(&mut self, site: SiteId, global: u32) {
+        if !self.filter.global_get(global) {
+            self.send(Message::GlobalGet { site: site.0, global });
+        }
+    }
+
+    fn global_set(&mut self, site: SiteId, global: u32, value: u64) {
+        // The tracer follows the stack pointer's value.
+        if !self.filter.global_set(global) || self.sp_global == Some(global) {
+            self.send_with(&[value], &[], Message::GlobalSet { site: site.0, global });
+        }
+    }
+
+    fn table_read(&mut self, site: SiteId, table: u32, range: Range<u64>) {
+        let is_one = range.end - range.start == 1;
+        if !(is_one && self.filter.element(table, range.start)) {
+            self.send_with(&[range.start, range.end], &[], Message::TableRead { site: site.0, table });
+        }
+    }
+
+    fn table_write(&mut self, site: SiteId, table: u32, range: Range<u64>) {
+        self.send_with(&[range.start, range.end], &[], Message::TableWrite { site: site.0, table });
+    }
+
+    fn table_grow(&mut self, site: SiteId, table: u32, delta: Option<u64>, previous: Option<u64>) {
+        self.send_with(&[optional(delta), optional(previous)], &[], Message::TableGrow { site: site.0, table });
+    }
+
+    fn enter(&mut self, func: u32, args: &[u64], work: u64) {
+        self.entries.push(self.activations.len());
+        self.begin(SiteId(0), func, false, true);
+        self.send_cut(&[work], args, Message::Enter { func });
+    }
+
+    fn leave(&mut self, work: u64, unwound: bool) {
+        let below = self.entries.pop().unwrap_or(0);
+        self.activations.truncate(below);
+        self.send_cut(&[work], &[], Message::Leave { unwound });
+    }
+
+    fn call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
+        let message = Message::Call { site: site.0, func };
+        if self.begin(site, func, false, false) {
+            self.send_cut(&[work], args, message);
+        } else {
+            self.send(message);
+        }
+    }
+
+    fn tail_call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
+        let ended = self.activations.pop().unwrap_or_default();
+        let message = Message::TailCall { site: site.0, func };
+        if self.begin(site, func, ended.entry, false) || ended.cuts {
+            self.send_cut(&[work], args, message);
+        } else {
+            self.send(message);
+        }
+    }
+
+    fn ret(&mut self, results: &[u64], work: u64) {
+        let ended = self.activations.pop().unwrap_or_default();
+        if ended.cuts || ended.entry {
+            self.send_cut(&[work], results, Message::Ret);
+        } else {
+            self.send(Message::Ret);
+        }
+    }
+
+    fn host_call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
+        self.send_cut(&[work], args, Message::HostCall { site: site.0, func });
+    }
+
+    fn host_return(&mut self, func: u32, results: &[u64], work: u64) {
+        self.send_cut(&[work], results, Message::HostReturn { func });
+    }
+
+    fn loop_iter(&mut self, this: LoopRef, work: u64) {
+        if let Some(activation) = self.innermost() {
+            activation.cuts = true;
+        }
+        self.send_cut(&[work], &[], Message::LoopIter(this));
+    }
+
+    fn loop_exit(&mut self, this: LoopRef, work: u64) {
+        self.send_cut(&[work], &[], Message::LoopExit(this));
+    }
+
+    fn local_read(&mut self, site: SiteId, local: Slot, role: LocalRole) {
+        let activation = self.innermost().map_or(0, |a| a.number);
+        if !self.filter.local_read(activation, local, role) {
+            self.send(Message::LocalRead { site: site.0, local, role });
+        }
+    }
+
+    fn local_write(&mut self, site: SiteId, local: Slot, role: LocalRole) {
+        let activation = self.innermost().map_or(0, |a| a.number);
+        if !self.filter.local_write(activation, local, role) {
+            self.send(Message::LocalWrite { site: site.0, local, role });
+        }
+    }
+
+    fn result_in(&mut self, _site: SiteId, first: Slot, count: u32) {
+        if let Some(activation) = self.innermost() {
+            for slot in first..first.saturating_add(count) {
+                activation.results |= bit(slot);
+            }
+        }
+        self.send(Message::ResultIn { first, count });
+    }
+
+    fn slot_move(&mut self, from: Slot, to: Slot) {
+        let Some(activation) = self.innermost() else { return };
+        let before = activation.results;
+        if before & bit(from) != 0 {
+            activation.results |= bit(to);
+        } else {
+            activation.results &= !own_bit(to);
+        }
+        if before & (bit(from) | bit(to)) != 0 {
+            self.send(Message::SlotMove { from, to });
+        }
+    }
+
+    fn slot_clear(&mut self, slot: Slot) {
+        let Some(activation) = self.innermost() else { return };
+        let before = activation.results;
+        activation.results &= !own_bit(slot);
+        if before & bit(slot) != 0 {
+            self.send(Message::SlotClear { slot });
+        }
+    }
+
+    fn slot_use(&mut self, site: SiteId, slot: Slot) {
+        if self.innermost().is_some_and(|activation| activation.results & bit(slot) != 0) {
+            self.send(Message::SlotUse { site: site.0, slot });
+        }
+    }
+}
