@@ -125,8 +125,9 @@ pub enum LocalRole {
 pub struct TracePlan {
     /// Report [`Probe::loop_iter`]/[`Probe::loop_exit`] for these loops, and local reads and writes in their functions.
     pub loops: Vec<LoopRef>,
-    /// Report `loop_iter`/`loop_exit` for every loop, but no local accesses (a profile).
-    pub every_loop: bool,
+    /// Report `loop_iter`/`loop_exit`, but no local accesses, for every loop an iteration of which may hold at least so many
+    /// operators (a profile): all but those without calls, inner loops and bulk operators that are shorter.
+    pub every_loop_of: Option<u32>,
     /// Functions whose calls are units: callers' uses of their results are reported.
     pub funcs: Vec<u32>,
     /// Call sites (function, module offset of the call operator) that are units, likewise.

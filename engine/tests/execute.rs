@@ -12,7 +12,7 @@ fn run<P: Probe>(text: &str, export: &str, args: &[Val], fuel: bool, probe: &mut
     let module = Module::from_text(&engine, text).expect("valid");
     let mut store = Store::new(&engine);
     let instance = store.instantiate(&module, &[]).expect("no imports");
-    store.set_trace_plan(instance, TracePlan { every_loop: true, ..TracePlan::default() });
+    store.set_trace_plan(instance, TracePlan { every_loop_of: Some(0), ..TracePlan::default() });
     let Some(Extern::Func(func)) = store.export(instance, export) else { panic!("no export {export}") };
     let step = store.start(probe, func, args).expect("right arguments");
     (step, store.work())

@@ -108,7 +108,7 @@ fn run<P: Probe>(mut probe: P) {
         let ty = worksp_engine::FuncType::new([worksp_engine::ValType::I32], []);
         linker.func("env", "host", ty, |_, _| Ok(Vec::new()));
         let instance = linker.instantiate(&mut store, &mut probe, &module).expect("no start function");
-        store.set_trace_plan(instance, TracePlan { every_loop: true, ..TracePlan::default() });
+        store.set_trace_plan(instance, TracePlan { every_loop_of: Some(0), ..TracePlan::default() });
         let func = store.exported_func(instance, "run").expect("exported");
         let results = linker.call(&mut store, &mut probe, func, &[Val::I32(ROUNDS)]);
         assert_eq!(results, Ok(vec![Val::I32(ROUNDS)]), "{body}");

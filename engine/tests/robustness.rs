@@ -162,7 +162,7 @@ fn exercise<P: Probe>(engine: &Engine, bytes: &[u8], mut probe: P) -> bool {
     let Ok(instance) = store.instantiate(&module, &imports) else {
         return true;
     };
-    store.set_trace_plan(instance, TracePlan { every_loop: true, ..TracePlan::default() });
+    store.set_trace_plan(instance, TracePlan { every_loop_of: Some(0), ..TracePlan::default() });
     let exported = module.exports().iter().filter_map(|export| match export.item {
         ExportItem::Func(func) => Some(func),
         _ => None,

@@ -42,7 +42,7 @@ fn main() -> Result<(), Failure> {
     let module = Module::from_file_contents(&Engine::new(Config::default()), &std::fs::read(path)?)?;
 
     let (plain, _) = run(&module, &export, &args, TracePlan::default(), &mut NoProbe)?;
-    let mut profile = Profile::default();
+    let mut profile = Profile::new(&module);
     let (profiled, work) = run(&module, &export, &args, Profile::plan(), &mut profile)?;
     let units = if units.is_empty() {
         profile.choose(&module).0

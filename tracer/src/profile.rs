@@ -6,7 +6,7 @@ use worksp_engine::probe::{LoopRef, Probe, SiteId, TracePlan};
 
 use crate::replay::HostObserver;
 use crate::trace::Boundary;
-use crate::units::{UnitSpec, Units};
+use crate::units::{UnitSpec, Units, operators};
 
 /// Operators that a unit must hold on average to be chosen.
 pub const UNIT_OPS_MIN: u64 = 2500;
@@ -72,8 +72,14 @@ pub struct Choice {
 }
 
 /// Measures functions and loops. Run it with [`Profile::plan`].
+///
+/// What is too short to be chosen on any input is not measured: loops that the plan leaves out, and functions without loops
+/// that call only such functions.
 #[derive(Default, Debug)]
 pub struct Profile {
+    brief: Brief,
+    /// Open calls of brief functions.
+    brief_calls: u32,
     funcs: Vec<Stat>,
     loops: Vec<(LoopRef, Stat)>,
     loop_index: FxHashMap<LoopRef, usize>,
@@ -84,9 +90,14 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// A profile of a run of this module.
+    pub fn new(module: &Module) -> Profile {
+        Profile { brief: Brief { module: Some(module.clone()), operators: Vec::new() }, ..Profile::default() }
+    }
+
     /// What traced code must report to it.
     pub fn plan() -> TracePlan {
-        TracePlan { every_loop: true, ..TracePlan::default() }
+        TracePlan { every_loop_of: Some(UNIT_OPS_MIN as u32), ..TracePlan::default() }
     }
 
     /// Operators seen.
@@ -166,6 +177,65 @@ impl Profile {
     }
 }
 
+/// Not asked about yet.
+const UNKNOWN: u32 = u32::MAX;
+/// Any number, or being looked at.
+const ANY: u32 = u32::MAX - 1;
+/// Calls that are followed when operators are counted.
+const DEPTH_MAX: u32 = 16;
+
+/// Which functions are too short to be chosen on any input, found out when they are first called.
+#[derive(Default, Debug)]
+struct Brief {
+    module: Option<Module>,
+    /// By function: the operators that one invocation executes at most.
+    operators: Vec<u32>,
+}
+
+impl Brief {
+    #[inline(always)]
+    fn is_brief(&mut self, func: u32) -> bool {
+        let known = self.operators.get(func as usize).copied().unwrap_or(UNKNOWN);
+        let most = if known == UNKNOWN { self.find_out(func) } else { known };
+        u64::from(most) < UNIT_OPS_MIN
+    }
+
+    #[cold]
+    fn find_out(&mut self, func: u32) -> u32 {
+        let Some(module) = self.module.clone() else { return ANY };
+        self.operators.resize(module.func_count() as usize, UNKNOWN);
+        self.most(&module, func, 0)
+    }
+
+    /// Every operator without a loop around it is executed at most once.
+    fn most(&mut self, module: &Module, func: u32, depth: u32) -> u32 {
+        use wasmparser::Operator::*;
+        let Some(known) = self.operators.get(func as usize).copied() else { return ANY };
+        if known != UNKNOWN || depth > DEPTH_MAX {
+            return known.min(ANY);
+        }
+        self.operators[func as usize] = ANY;
+        if module.func_body(func).is_none() {
+            return ANY;
+        }
+        let mut most = 0u32;
+        operators(module, func, |operator, _| {
+            let operators = match operator {
+                Call { function_index } | ReturnCall { function_index } if u64::from(most) < UNIT_OPS_MIN => {
+                    self.most(module, function_index, depth + 1).saturating_add(1)
+                }
+                Loop { .. } | Call { .. } | ReturnCall { .. } | CallIndirect { .. } | ReturnCallIndirect { .. } => ANY,
+                MemoryCopy { .. } | MemoryFill { .. } | MemoryInit { .. } => ANY,
+                TableCopy { .. } | TableFill { .. } | TableInit { .. } => ANY,
+                _ => 1,
+            };
+            most = most.saturating_add(operators).min(ANY);
+        });
+        self.operators[func as usize] = most;
+        most
+    }
+}
+
 impl HostObserver for Profile {}
 
 // No hook may be inlined into a handler, but for the two whose common case is a few loads and compares: a handler ends in a jump to
@@ -180,6 +250,7 @@ impl Probe for Profile {
     #[inline(never)]
     fn leave(&mut self, work: u64, _unwound: bool) {
         self.work = work;
+        self.brief_calls = 0;
         let floor = self.entries.pop().unwrap_or(0);
         while self.activations.len() > floor {
             self.end(work);
@@ -188,17 +259,28 @@ impl Probe for Profile {
 
     #[inline(never)]
     fn call(&mut self, _site: SiteId, func: u32, _args: &[u64], work: u64) {
+        if self.brief_calls > 0 || self.brief.is_brief(func) {
+            self.brief_calls += 1;
+            return;
+        }
         self.begin(func, work);
     }
 
     #[inline(never)]
     fn tail_call(&mut self, _site: SiteId, func: u32, _args: &[u64], work: u64) {
+        if self.brief_calls > 0 {
+            return;
+        }
         self.end(work);
         self.begin(func, work);
     }
 
     #[inline(never)]
     fn ret(&mut self, _results: &[u64], work: u64) {
+        if self.brief_calls > 0 {
+            self.brief_calls -= 1;
+            return;
+        }
         self.end(work);
     }
 

@@ -314,7 +314,8 @@ fn resolve_one(module: &Module, names: &Names, spec: &UnitSpec) -> Result<Vec<Bo
     })
 }
 
-fn operators(module: &Module, func: u32, mut each: impl FnMut(Operator<'_>, usize)) {
+/// Calls `each` with every operator of a function and its offset in the module.
+pub(crate) fn operators(module: &Module, func: u32, mut each: impl FnMut(Operator<'_>, usize)) {
     let Some(range) = module.func_body(func) else { return };
     let Some(bytes) = module.bytes().get(range.clone()) else { return };
     let body = FunctionBody::new(wasmparser::BinaryReader::new(bytes, range.start));

@@ -93,7 +93,7 @@ pub fn trace(
     let started = Instant::now();
     let (units, choices, work) = if options.units.is_empty() {
         arm(&mut replay, Phase::Profile);
-        let mut profile = Profile::default();
+        let mut profile = Profile::new(&module);
         replay.run(Profile::plan(), &mut profile, |_| {})?;
         let (units, choices) = profile.choose(&module);
         (units, choices, profile.work())

@@ -19,8 +19,9 @@ pub(super) struct Tracing<'a> {
     sites: &'a mut SiteTable,
     /// The current operator's site, once it has one.
     current: u32,
-    every_loop: bool,
     loops: FxHashSet<u32>,
+    /// Loops that report their iterations, but not what locals carry.
+    watched: FxHashSet<u32>,
     /// Locals that some planned loop writes.
     carried: Vec<bool>,
     /// Calls whose results are followed: by callee and by site.
@@ -165,6 +166,58 @@ fn role_of(family: Rmw) -> LocalRole {
     }
 }
 
+/// The loops of a function, by ordinal, an iteration of which may hold at least so many operators.
+fn long_loops(body: &FunctionBody<'_>, operators: u32) -> wasmparser::Result<FxHashSet<u32>> {
+    let mut long = FxHashSet::default();
+    // Of every open block: the loop that it is, and the number of the operator that opened it.
+    let mut open: Vec<Option<(u32, u32)>> = vec![None];
+    let mut ordinal = 0;
+    for (at, item) in (0..).zip(body.get_operators_reader()?) {
+        let has_any_length = match item? {
+            Operator::Loop { .. } => {
+                // What is around it has any length.
+                long.extend(open.iter().flatten().map(|(ordinal, _)| ordinal));
+                open.push(Some((ordinal, at)));
+                ordinal += 1;
+                false
+            }
+            Operator::Block { .. } | Operator::If { .. } => {
+                open.push(None);
+                false
+            }
+            Operator::End => {
+                if let Some(Some((ordinal, start))) = open.pop()
+                    && at - start >= operators
+                {
+                    long.insert(ordinal);
+                }
+                false
+            }
+            operator => has_any_length(&operator),
+        };
+        if has_any_length {
+            long.extend(open.iter().flatten().map(|(ordinal, _)| ordinal));
+        }
+    }
+    Ok(long)
+}
+
+/// Calls and bulk operators hold any number of operators.
+fn has_any_length(operator: &Operator<'_>) -> bool {
+    use Operator::*;
+    matches!(
+        operator,
+        Call { .. }
+            | CallIndirect { .. }
+            | MemoryCopy { .. }
+            | MemoryFill { .. }
+            | MemoryInit { .. }
+            | TableCopy { .. }
+            | TableFill { .. }
+            | TableInit { .. }
+    )
+}
+
 impl<'a> Tracing<'a> {
     /// Looks through a function's body for what its events need to know in advance.
     pub(super) fn new(
@@ -179,8 +232,8 @@ impl<'a> Tracing<'a> {
         let mut tracing = Tracing {
             sites,
             current: 0,
-            every_loop: plan.every_loop,
             loops: planned_loops(plan, func),
+            watched: FxHashSet::default(),
             carried: vec![false; locals as usize],
             unit_funcs: plan.funcs.iter().copied().collect(),
             unit_sites: plan.sites.iter().filter(|s| s.func == func).map(|s| s.offset).collect(),
@@ -195,6 +248,9 @@ impl<'a> Tracing<'a> {
         };
         if !tracing.loops.is_empty() || !tracing.unit_funcs.is_empty() || !tracing.unit_sites.is_empty() {
             tracing.survey(module, body)?;
+        }
+        if let Some(operators) = plan.every_loop_of {
+            tracing.watched = long_loops(body, operators)?;
         }
         Ok(tracing)
     }
@@ -275,7 +331,7 @@ impl Translator<'_> {
     pub(super) fn loop_events(&self, ordinal: u32) -> (bool, bool) {
         self.tracing.as_ref().map_or((false, false), |t| {
             let planned = t.loops.contains(&ordinal);
-            (planned || t.every_loop, planned)
+            (planned || t.watched.contains(&ordinal), planned)
         })
     }
 
