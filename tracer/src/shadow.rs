@@ -1,12 +1,13 @@
 //! The shadow of a memory: sixteen bytes for every eight that were touched, so that the common access is one look.
 //!
 //! ```text
-//! address ─► page (4 KiB of memory) ─► entry: writer  readers  site  masks  flags      one writer, one reader set: inline
-//!                                         └─ spilled ─► cells[site]                    anything else: a whole `Cell`
+//! address ─► page (4 KiB of memory) ─► record: writer  readers  site  masks  flags     one writer, one reader set: inline
+//!                                         ├─ pair ─────► pairs[site]                   one of each per four bytes
+//!                                         └─ spilled ──► cells[site]                   anything else: a whole `Cell`
 //! ```
 //!
-//! An entry answers "has the current segment already written, or read, all of these bytes?" with two compares, spilled or not;
-//! then there is nothing to do, because segments are strictly one after another and nobody else came between.
+//! A record answers "has the current segment already written, or read, all of these bytes?" with two compares; then there is
+//! nothing to do, because segments are strictly one after another and nobody else came between.
 
 use std::ops::Range;
 
@@ -16,15 +17,18 @@ use crate::segments::{Access, Segments};
 use crate::sets::{EMPTY, SetIdx};
 use crate::trace::Sink;
 
-/// Bytes of memory under one entry.
+/// Bytes of memory under one record of a page.
 pub(crate) const CELL: u64 = 8;
 const PAGE_SHIFT: u32 = 12;
-const ENTRIES: usize = 1 << (PAGE_SHIFT - 3);
-/// In [`Entry::wflags`]: the truth is `cells[site]`, and the entry only remembers what the current segment did.
+const RECORDS: usize = 1 << (PAGE_SHIFT - 3);
+/// In [`Record::wflags`]: the truth is `cells[site]`, and the record only remembers what the current segment did.
 const SPILLED: u8 = 0x80;
+/// In [`Record::wflags`]: the truth is `pairs[site]`.
+const PAIR: u8 = 0x40;
 
-#[derive(Clone, Copy, Default, Debug)]
-struct Entry {
+/// Who wrote some bytes last and who has read them since, as long as that is one segment and one set.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Record {
     writer: u32,
     readers: SetIdx,
     site: u32,
@@ -34,14 +38,44 @@ struct Entry {
     rflags: u8,
 }
 
-type Page = Box<[Entry; ENTRIES]>;
+type Page = Box<[Record; RECORDS]>;
 
 /// The shadow of one memory (or of one table, eight bytes an element).
 #[derive(Default, Debug)]
 pub(crate) struct Shadow {
     pages: Vec<Option<Page>>,
-    cells: Vec<Cell>,
+    pairs: Slab<[Record; 2]>,
+    cells: Slab<Cell>,
+}
+
+/// Values with numbers that are used again.
+#[derive(Default, Debug)]
+struct Slab<T> {
+    values: Vec<T>,
     free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    fn insert(&mut self, value: T) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                self.values[index as usize] = value;
+                index
+            }
+            None => {
+                self.values.push(value);
+                (self.values.len() - 1) as u32
+            }
+        }
+    }
+
+    fn remove(&mut self, index: u32) -> T
+    where
+        T: Default,
+    {
+        self.free.push(index);
+        std::mem::take(&mut self.values[index as usize])
+    }
 }
 
 /// The bits of the bytes `from..from + len` of a cell.
@@ -63,9 +97,9 @@ pub(crate) fn for_cells(range: Range<u64>, mut each: impl FnMut(u64, u8)) {
 
 impl Shadow {
     #[inline(always)]
-    fn entry(&self, address: u64) -> Option<&Entry> {
+    fn entry(&self, address: u64) -> Option<&Record> {
         match self.pages.get((address >> PAGE_SHIFT) as usize) {
-            Some(Some(page)) => Some(&page[(address >> 3) as usize % ENTRIES]),
+            Some(Some(page)) => Some(&page[(address >> 3) as usize % RECORDS]),
             _ => None,
         }
     }
@@ -109,8 +143,9 @@ impl Shadow {
     fn state(&self, cell: u64) -> Cell {
         match self.entry(cell) {
             None => Cell::default(),
-            Some(entry) if entry.wflags & SPILLED != 0 => self.cells[entry.site as usize].clone(),
-            Some(entry) => entry.unpack(),
+            Some(entry) if entry.wflags & SPILLED != 0 => self.cells.values[entry.site as usize].clone(),
+            Some(entry) if entry.wflags & PAIR != 0 => unpack(&self.pairs.values[entry.site as usize]),
+            Some(entry) => unpack(&[*entry]),
         }
     }
 
@@ -124,7 +159,17 @@ impl Shadow {
     ) {
         for_cells(range, |cell, mask| {
             let to = access(cell, mask);
-            if !self.entry_mut(cell).read(graph, granule, &to, mask) {
+            let entry = self.entry_mut(cell);
+            if entry.covers_read(mask, graph.current(), graph.sets().base(), to.flags) {
+                return;
+            }
+            let (kind, index) = (entry.wflags & (SPILLED | PAIR), entry.site);
+            let done = match kind {
+                0 => read(std::array::from_mut(entry), graph, granule, &to, mask),
+                PAIR => read(&mut self.pairs.values[index as usize], graph, granule, &to, mask),
+                _ => false,
+            };
+            if !done {
                 self.with(graph, cell, |graph, state| state.read(graph, granule, &to, mask));
             }
         });
@@ -140,10 +185,42 @@ impl Shadow {
     ) {
         for_cells(range, |cell, mask| {
             let to = access(cell, mask);
-            if !self.entry_mut(cell).write(graph, granule, &to, mask) {
+            let entry = self.entry_mut(cell);
+            if entry.covers_write(mask, graph.current(), to.flags) {
+                return;
+            }
+            let (kind, index) = (entry.wflags & (SPILLED | PAIR), entry.site);
+            let done = match kind {
+                0 => write(std::array::from_mut(entry), graph, granule, &to, mask),
+                PAIR => self.write_pair(graph, granule, &to, cell, index, mask),
+                _ => false,
+            };
+            if !done {
                 self.with(graph, cell, |graph, state| state.write(graph, granule, &to, mask));
             }
         });
+    }
+
+    fn write_pair<S: Sink>(
+        &mut self,
+        graph: &mut Segments<S>,
+        granule: Granule,
+        to: &Access,
+        cell: u64,
+        index: u32,
+        mask: u8,
+    ) -> bool {
+        let pair = &mut self.pairs.values[index as usize];
+        if !write(pair, graph, granule, to, mask) {
+            return false;
+        }
+        // The same write of both halves makes one record of them again.
+        if mask == u8::MAX {
+            let [low, high] = *pair;
+            self.pairs.remove(index);
+            *self.entry_mut(cell) = Record { wmask: low.wmask | high.wmask, ..low };
+        }
+        true
     }
 
     /// A confirmed delta of a range.
@@ -169,7 +246,7 @@ impl Shadow {
         mut keep: impl FnMut(u64) -> u8,
     ) {
         self.for_touched(range, |shadow, cell, mask| {
-            if shadow.entry(cell).is_none_or(Entry::is_over) {
+            if shadow.entry(cell).is_none_or(Record::is_over) {
                 return;
             }
             let kept = keep(cell);
@@ -198,49 +275,166 @@ impl Shadow {
     /// Runs `f` on the state of a cell and stores it back in the smallest form that holds it.
     fn with<S: Sink>(&mut self, graph: &mut Segments<S>, cell: u64, f: impl FnOnce(&mut Segments<S>, &mut Cell)) {
         let entry = *self.entry_mut(cell);
-        if entry.wflags & SPILLED != 0 {
-            let state = &mut self.cells[entry.site as usize];
+        let mut state = if entry.wflags & SPILLED != 0 {
+            let state = &mut self.cells.values[entry.site as usize];
             f(graph, state);
-            let entry = match Entry::pack(state) {
-                Some(inline) => {
-                    *state = Cell::default();
-                    self.free.push(entry.site);
-                    inline
-                }
-                None => Entry::remember(state, graph, entry.site),
-            };
-            *self.entry_mut(cell) = entry;
-            return;
-        }
-        let mut state = entry.unpack();
-        f(graph, &mut state);
-        let entry = match Entry::pack(&state) {
-            Some(inline) => inline,
-            None => {
-                let index = self.free.pop().unwrap_or_else(|| {
-                    self.cells.push(Cell::default());
-                    (self.cells.len() - 1) as u32
-                });
-                let entry = Entry::remember(&state, graph, index);
-                self.cells[index as usize] = state;
-                entry
+            if pack_pair(state).is_none() {
+                *self.entry_mut(cell) = Record::remember(&self.cells.values[entry.site as usize], graph, entry.site);
+                return;
+            }
+            self.cells.remove(entry.site)
+        } else {
+            let mut state = if entry.wflags & PAIR != 0 { unpack(&self.pairs.remove(entry.site)) } else { unpack(&[entry]) };
+            f(graph, &mut state);
+            state
+        };
+        let entry = match (pack_one(&state), pack_pair(&state)) {
+            (Some(one), _) => one,
+            (None, Some(pair)) => Record { site: self.pairs.insert(pair), wflags: PAIR, ..Record::default() },
+            (None, None) => {
+                let index = self.cells.insert(std::mem::take(&mut state));
+                Record::remember(&self.cells.values[index as usize], graph, index)
             }
         };
         *self.entry_mut(cell) = entry;
     }
 
     #[inline]
-    fn entry_mut(&mut self, cell: u64) -> &mut Entry {
+    fn entry_mut(&mut self, cell: u64) -> &mut Record {
         let page = (cell >> PAGE_SHIFT) as usize;
         if page >= self.pages.len() {
             self.pages.resize_with(page + 1, || None);
         }
-        let page = self.pages[page].get_or_insert_with(|| Box::new([Entry::default(); ENTRIES]));
-        &mut page[(cell >> 3) as usize % ENTRIES]
+        let page = self.pages[page].get_or_insert_with(|| Box::new([Record::default(); RECORDS]));
+        &mut page[(cell >> 3) as usize % RECORDS]
     }
 }
 
-impl Entry {
+/// The bytes of the I-th of N records that share a cell.
+const fn domain<const N: usize>(i: usize) -> u8 {
+    match (N, i) {
+        (1, _) => 0xff,
+        (_, 0) => 0x0f,
+        _ => 0xf0,
+    }
+}
+
+/// `Cell::read` where the result are records again; says whether it was done.
+#[inline]
+fn read<S: Sink, const N: usize>(
+    records: &mut [Record; N],
+    graph: &mut Segments<S>,
+    granule: Granule,
+    to: &Access,
+    mask: u8,
+) -> bool {
+    let current = graph.current();
+    let own = records.iter().filter(|r| r.writer == current).fold(0, |own, r| own | r.wmask);
+    let exposed = granule.exposed(mask, own);
+    if exposed == 0 {
+        return true;
+    }
+    // Readers of some of the bytes, but not of others, are another set.
+    let alone = |r: &Record| graph.sets().is_only(r.readers, current, to.flags);
+    for (i, r) in records.iter().enumerate() {
+        let part = exposed & domain::<N>(i);
+        if part != 0 && r.rmask != 0 && r.rmask != part && !alone(r) {
+            return false;
+        }
+    }
+    let wide = granule.expand(exposed);
+    for r in records.iter().filter(|r| r.wmask & wide != 0) {
+        let class = class_of(EdgeKind::Raw, r.wflags, false, to);
+        graph.edge(r.writer, EdgeKind::Raw, class, r.site, &to.meeting(r.wmask & exposed));
+    }
+    for (i, r) in records.iter_mut().enumerate() {
+        let part = exposed & domain::<N>(i);
+        if part != 0 {
+            let before = if r.rmask == 0 { EMPTY } else { r.readers };
+            r.readers = graph.sets_mut().push(before, current, to.flags);
+            r.rmask |= part;
+            r.rflags = to.flags;
+        }
+    }
+    true
+}
+
+/// `Cell::write` likewise.
+#[inline]
+fn write<S: Sink, const N: usize>(
+    records: &mut [Record; N],
+    graph: &mut Segments<S>,
+    granule: Granule,
+    to: &Access,
+    mask: u8,
+) -> bool {
+    let current = graph.current();
+    let same = |r: &Record| r.writer == current && r.wflags == to.flags;
+    if records.iter().enumerate().any(|(i, r)| mask & domain::<N>(i) != 0 && r.wmask & !mask != 0 && !same(r)) {
+        return false;
+    }
+    let wide = granule.expand(mask);
+    for r in records.iter().filter(|r| r.wmask & wide != 0) {
+        graph.edge(r.writer, EdgeKind::Waw, class_of(EdgeKind::Waw, r.wflags, false, to), r.site, to);
+    }
+    let mut before = EMPTY;
+    for r in records.iter().filter(|r| r.rmask & wide != 0) {
+        if std::mem::replace(&mut before, r.readers) != r.readers {
+            graph.edges_from_set(r.readers, &[EdgeKind::War], 0, to, |kind, flags, stale| class_of(kind, flags, stale, to));
+        }
+    }
+    for (i, r) in records.iter_mut().enumerate() {
+        let part = mask & domain::<N>(i);
+        if part != 0 {
+            r.wmask = if same(r) { r.wmask | part } else { part };
+            r.rmask &= !part;
+            (r.writer, r.site, r.wflags) = (current, to.site, to.flags);
+        }
+    }
+    true
+}
+
+fn unpack(records: &[Record]) -> Cell {
+    let mut cell = Cell::default();
+    for r in records {
+        let writer = Writer { segment: r.writer, site: r.site, mask: r.wmask, flags: r.wflags };
+        match cell.writers.last_mut().filter(|w| Writer { mask: r.wmask, ..**w } == writer) {
+            Some(same) => same.mask |= r.wmask,
+            None if r.wmask != 0 => cell.writers.push(writer),
+            None => {}
+        }
+        match cell.readers.last_mut().filter(|o| o.set == r.readers) {
+            Some(same) if r.rmask != 0 => same.mask |= r.rmask,
+            None if r.rmask != 0 => cell.readers.push(Readers { set: r.readers, mask: r.rmask, flags: r.rflags }),
+            _ => {}
+        }
+    }
+    cell
+}
+
+/// The record of these bytes of a cell, if one can hold it.
+fn pack(cell: &Cell, bytes: u8) -> Option<Record> {
+    let mut writers = cell.writers.iter().filter(|w| w.mask & bytes != 0);
+    let mut readers = cell.readers.iter().filter(|r| r.mask & bytes != 0);
+    let mut record = Record::default();
+    if let Some(w) = writers.next() {
+        (record.writer, record.site, record.wmask, record.wflags) = (w.segment, w.site, w.mask & bytes, w.flags);
+    }
+    if let Some(r) = readers.next() {
+        (record.readers, record.rmask, record.rflags) = (r.set, r.mask & bytes, r.flags);
+    }
+    (cell.deltas.is_empty() && writers.next().is_none() && readers.next().is_none()).then_some(record)
+}
+
+fn pack_one(cell: &Cell) -> Option<Record> {
+    pack(cell, domain::<1>(0))
+}
+
+fn pack_pair(cell: &Cell) -> Option<[Record; 2]> {
+    Some([pack(cell, domain::<2>(0))?, pack(cell, domain::<2>(1))?])
+}
+
+impl Record {
     #[inline(always)]
     fn covers_read(&self, mask: u8, current: u32, sets_base: SetIdx, flags: u8) -> bool {
         // What was written in an earlier life is looked at again: it may have been freed.
@@ -253,95 +447,16 @@ impl Entry {
         self.writer == current && mask & !self.wmask == 0 && mask & self.rmask == 0 && self.wflags & !SPILLED == flags
     }
 
-    /// `Cell::read` where the result is an entry again; says whether it was.
-    fn read<S: Sink>(&mut self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8) -> bool {
-        if self.covers_read(mask, graph.current(), graph.sets().base(), to.flags) {
-            return true;
-        }
-        if self.wflags & SPILLED != 0 {
-            return false;
-        }
-        let own = if self.writer == graph.current() { self.wmask } else { 0 };
-        let exposed = granule.exposed(mask, own);
-        if exposed == 0 {
-            return true;
-        }
-        // Readers of some of the bytes, but not of others, are another set.
-        let is_first = self.rmask == 0;
-        let alone = || graph.sets().is_only(self.readers, graph.current(), to.flags);
-        if !is_first && self.rmask != exposed && !alone() {
-            return false;
-        }
-        if self.wmask & granule.expand(exposed) != 0 {
-            let class = class_of(EdgeKind::Raw, self.wflags, false, to);
-            graph.edge(self.writer, EdgeKind::Raw, class, self.site, &to.meeting(self.wmask & exposed));
-        }
-        let before = if is_first { EMPTY } else { self.readers };
-        let current = graph.current();
-        self.readers = graph.sets_mut().push(before, current, to.flags);
-        self.rmask |= exposed;
-        self.rflags = to.flags;
-        true
-    }
-
-    /// `Cell::write` likewise.
-    fn write<S: Sink>(&mut self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8) -> bool {
-        let current = graph.current();
-        if self.covers_write(mask, current, to.flags) {
-            return true;
-        }
-        let same = self.writer == current && self.wflags == to.flags;
-        if self.wflags & SPILLED != 0 || (self.wmask & !mask != 0 && !same) {
-            return false;
-        }
-        let wide = granule.expand(mask);
-        if self.wmask & wide != 0 {
-            graph.edge(self.writer, EdgeKind::Waw, class_of(EdgeKind::Waw, self.wflags, false, to), self.site, to);
-        }
-        if self.rmask & wide != 0 {
-            graph.edges_from_set(self.readers, &[EdgeKind::War], 0, to, |kind, flags, stale| class_of(kind, flags, stale, to));
-        }
-        self.rmask &= !mask;
-        self.wmask = if same { self.wmask | mask } else { mask };
-        (self.writer, self.site, self.wflags) = (current, to.site, to.flags);
-        true
-    }
-
     /// Whether there is no life to end.
     fn is_over(&self) -> bool {
-        self.wflags & SPILLED == 0
+        self.wflags & (SPILLED | PAIR) == 0
             && (self.wmask == 0 || self.wflags & STALE != 0)
             && (self.rmask == 0 || self.rflags & STALE != 0)
     }
 
-    fn unpack(&self) -> Cell {
-        let mut cell = Cell::default();
-        if self.wmask != 0 {
-            cell.writers.push(Writer { segment: self.writer, site: self.site, mask: self.wmask, flags: self.wflags });
-        }
-        if self.rmask != 0 {
-            cell.readers.push(Readers { set: self.readers, mask: self.rmask, flags: self.rflags });
-        }
-        cell
-    }
-
-    fn pack(cell: &Cell) -> Option<Entry> {
-        if cell.writers.len() > 1 || cell.readers.len() > 1 || !cell.deltas.is_empty() {
-            return None;
-        }
-        let mut entry = Entry::default();
-        if let Some(w) = cell.writers.first() {
-            (entry.writer, entry.site, entry.wmask, entry.wflags) = (w.segment, w.site, w.mask, w.flags);
-        }
-        if let Some(r) = cell.readers.first() {
-            (entry.readers, entry.rmask, entry.rflags) = (r.set, r.mask, r.flags);
-        }
-        Some(entry)
-    }
-
     /// What the fast checks need of a spilled cell.
-    fn remember<S: Sink>(cell: &Cell, graph: &Segments<S>, index: u32) -> Entry {
-        let mut entry = Entry { site: index, wflags: SPILLED, ..Entry::default() };
+    fn remember<S: Sink>(cell: &Cell, graph: &Segments<S>, index: u32) -> Record {
+        let mut entry = Record { site: index, wflags: SPILLED, ..Record::default() };
         let mut own_reads = cell.readers.iter().filter(|r| graph.sets().is_current(r.set));
         if let Some(r) = own_reads.next() {
             (entry.readers, entry.rmask, entry.rflags) = (r.set, r.mask, r.flags);
@@ -379,8 +494,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_sixteen_bytes() {
-        assert_eq!(size_of::<Entry>(), 16);
+    fn records_are_sixteen_bytes() {
+        assert_eq!(size_of::<Record>(), 16);
     }
 
     #[test]

@@ -37,6 +37,12 @@ impl Frames {
     /// The segment in which the present owner claimed an address: accesses of earlier segments were somebody else's. 0 when it
     /// lies above all frames, or below.
     pub fn owned_since(&self, address: u64) -> u32 {
+        if let Some(top) = self.frames.last()
+            && top.low <= address
+            && address < top.high
+        {
+            return top.since;
+        }
         let deeper = self.frames.partition_point(|f| f.low > address);
         self.frames.get(deeper).filter(|f| address < f.high).map_or(0, |f| f.since)
     }
