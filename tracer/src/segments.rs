@@ -48,9 +48,17 @@ struct OpenUnit {
     last: Option<NodeIdx>,
 }
 
-#[derive(Clone, Copy, Default, Debug)]
+/// Where edges came from: a segment, a node, or a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum From {
+    Segment(u32),
+    Node(NodeIdx),
+    Set(SetIdx),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct RecentEdge {
-    from: NodeIdx,
+    from: From,
     segment: u32,
     kind_class: u16,
 }
@@ -93,7 +101,8 @@ impl<S: Sink> Segments<S> {
             edges: Vec::new(),
             sources: Vec::new(),
             compact_at: COMPACT_MIN,
-            recent: vec![RecentEdge::default(); RECENT],
+            // No segment has this number.
+            recent: vec![RecentEdge { from: From::Segment(0), segment: u32::MAX, kind_class: 0 }; RECENT],
             node_of_segment: Vec::new(),
             last_root_node: None,
             unsound_stack_edge: None,
@@ -169,7 +178,7 @@ impl<S: Sink> Segments<S> {
     fn open_segment(&mut self, before: Option<(NodeIdx, EdgeKind)>, work: u64) {
         self.open = true;
         self.started_at_work = work;
-        self.sets.begin_segment();
+        self.sets.begin_segment(self.current);
         if let Some((from, kind)) = before {
             self.push(Edge { from, from_site: 0, to_site: 0, object: 0, kind, class: EdgeClass::None, place: 0 });
         }
@@ -207,8 +216,21 @@ impl<S: Sink> Segments<S> {
         if kind == EdgeKind::Raw && class == EdgeClass::Stack && from < to.owned_since {
             self.note_unsound_stack_edge(from, from_site, to);
         }
+        if self.is_recent(From::Segment(from), kind, class) {
+            return;
+        }
         let from = self.node_of_segment[from as usize];
-        self.edge_from_node(from, kind, class, from_site, to);
+        self.push(Edge { from, from_site, to_site: to.site, object: to.object, kind, class, place: to.place });
+    }
+
+    /// Whether such edges were just added; notes it. It only saves work: edges are made distinct when their node is complete.
+    #[inline(always)]
+    fn is_recent(&mut self, from: From, kind: EdgeKind, class: EdgeClass) -> bool {
+        let (From::Segment(number) | From::Node(number) | From::Set(number)) = from;
+        let kind_class = (kind as u16) << 8 | class as u16;
+        let place = number as usize ^ (class as usize) << 7 ^ (kind as usize) << 4;
+        let this = RecentEdge { from, segment: self.current, kind_class };
+        std::mem::replace(&mut self.recent[place % RECENT], this) == this
     }
 
     #[cold]
@@ -228,17 +250,6 @@ impl<S: Sink> Segments<S> {
         Witness { to: self.node_of(witness.to).unwrap_or(witness.to), ..witness.clone() }
     }
 
-    fn edge_from_node(&mut self, from: NodeIdx, kind: EdgeKind, class: EdgeClass, from_site: u32, to: &Access) {
-        let kind_class = (kind as u16) << 8 | class as u16;
-        let slot = &mut self.recent[(from as usize ^ (kind_class as usize & 0xff) << 7 ^ kind_class as usize >> 8 << 4) % RECENT];
-        // Segment numbers are stored plus one, so that the empty filter matches nothing.
-        if slot.from == from && slot.kind_class == kind_class && slot.segment == self.current + 1 {
-            return;
-        }
-        *slot = RecentEdge { from, segment: self.current + 1, kind_class };
-        self.push(Edge { from, from_site, to_site: to.site, object: to.object, kind, class, place: to.place });
-    }
-
     /// Adds edges from all members of a set but the open segment, through joins where a run has many. `class` names the class of
     /// a run by its flags.
     pub fn edges_from_set(
@@ -254,16 +265,25 @@ impl<S: Sink> Segments<S> {
         }
         let mut runs: smallvec::SmallVec<[Run; 4]> = smallvec::SmallVec::new();
         self.sets.runs(set, self.current, |run| runs.push(run));
-        if to.owned_since > 0 && kinds.contains(&EdgeKind::Raw) && class(EdgeKind::Raw, 0, false) == EdgeClass::Stack {
+        if self.unsound_stack_edge.is_none() && to.owned_since > 0 && kinds.contains(&EdgeKind::Raw) && class(EdgeKind::Raw, 0, false) == EdgeClass::Stack {
             if let Some(older) = self.sets.find_older(set, to.owned_since) {
                 self.note_unsound_stack_edge(older, from_site, to);
             }
         }
         for run in runs {
+            let mut new: smallvec::SmallVec<[(EdgeKind, EdgeClass); 2]> =
+                kinds.iter().map(|&kind| (kind, class(kind, run.flags, run.stale))).collect();
+            new.retain(|(kind, class)| !self.is_recent(From::Set(run.top), *kind, *class));
+            if new.is_empty() {
+                continue;
+            }
             self.sources(run.top);
             for at in 0..self.sources.len() {
-                for &kind in kinds {
-                    self.edge_from_node(self.sources[at], kind, class(kind, run.flags, run.stale), from_site, to);
+                let from = self.sources[at];
+                for &(kind, class) in &new {
+                    if !self.is_recent(From::Node(from), kind, class) {
+                        self.push(Edge { from, from_site, to_site: to.site, object: to.object, kind, class, place: to.place });
+                    }
                 }
             }
         }

@@ -2,10 +2,16 @@
 //!
 //! A set is a chain of nodes that share their tails, so that the thousand granules of a table that the same segments read
 //! share one chain. A node's newest member is the segment that was current when it was made; since segments are strictly
-//! one after another, `set >= base` says "the newest member is the current segment" without looking.
+//! one after another, `set >= base` says "the newest member is the current segment" without looking. Most sets have one member
+//! only: they are that member, and no node.
 
-/// A set; 0 is the empty one.
+use rustc_hash::FxHashMap;
+
+/// A set: 0 is the empty one, [`SINGLE`] and a member the one with that member, anything else the number of a node.
 pub(crate) type SetIdx = u32;
+
+/// In a set: it has one member, which is in the other bits.
+const SINGLE: SetIdx = 1 << 31;
 
 /// The empty set.
 pub(crate) const EMPTY: SetIdx = 0;
@@ -15,7 +21,7 @@ const FLAG_BITS: u32 = 3;
 /// The member of a node that says "everything below belongs to an earlier life of the address".
 const BARRIER: u32 = u32::MAX;
 /// The largest segment number that fits.
-pub(crate) const SEGMENT_MAX: u32 = (u32::MAX >> FLAG_BITS) - 1;
+pub(crate) const SEGMENT_MAX: u32 = (1 << (31 - FLAG_BITS)) - 1;
 /// Members per join node: what a second walk over a shared tail may repeat.
 const JOIN_WIDTH: usize = 16;
 
@@ -29,6 +35,8 @@ struct SetNode {
     /// The graph node that joins the run of equal flags that ends here, plus 1; 0 when there is none yet, [`USED`] when there is
     /// none yet but the run was a source of edges.
     join: u32,
+    /// The oldest segment below, or this one.
+    oldest: u32,
     /// The first node below that is not of the run of equal flags that ends here.
     end: SetIdx,
 }
@@ -52,66 +60,92 @@ const USED: u32 = u32::MAX;
 pub(crate) struct Sets {
     nodes: Vec<SetNode>,
     base: SetIdx,
+    /// The nodes of sets with one member that got a second one.
+    singles: FxHashMap<u32, SetIdx>,
+    current: u32,
 }
 
 impl Sets {
     pub fn new() -> Sets {
-        Sets { nodes: vec![SetNode { parent: EMPTY, member: BARRIER, memo: 0, join: 0, end: EMPTY }], base: 1 }
+        Sets { nodes: vec![SetNode { parent: EMPTY, member: BARRIER, memo: 0, join: 0, oldest: u32::MAX, end: EMPTY }], base: 1, singles: FxHashMap::default(), current: 0 }
     }
 
-    /// A new segment is current from here on.
-    pub fn begin_segment(&mut self) {
+    /// `segment` is current from here on.
+    pub fn begin_segment(&mut self, segment: u32) {
         self.base = self.nodes.len() as u32;
+        self.current = segment;
     }
 
-    /// Whether the newest node was made by the current segment.
+    /// Whether the newest member is the current segment.
     #[inline(always)]
     pub fn is_current(&self, set: SetIdx) -> bool {
-        set >= self.base
-    }
-
-    /// The smallest set that [`Sets::is_current`].
-    #[inline(always)]
-    pub fn base(&self) -> SetIdx {
-        self.base
+        match single(set) {
+            Some(member) => segment_of(member) == self.current,
+            None => set >= self.base,
+        }
     }
 
     /// The set with the current segment added.
     pub fn push(&mut self, set: SetIdx, segment: u32, flags: u8) -> SetIdx {
         debug_assert!(flags < 1 << FLAG_BITS && segment <= SEGMENT_MAX);
-        self.child(set, segment << FLAG_BITS | u32::from(flags))
+        let member = segment << FLAG_BITS | u32::from(flags);
+        if set == EMPTY || set == SINGLE | member {
+            return SINGLE | member;
+        }
+        let node = self.node(set);
+        self.child(node, member)
+    }
+
+    /// The number of a set's node.
+    fn node(&mut self, set: SetIdx) -> SetIdx {
+        let Some(member) = single(set) else { return set };
+        let nodes = &mut self.nodes;
+        *self.singles.entry(member).or_insert_with(|| {
+            nodes.push(SetNode { parent: EMPTY, member, memo: 0, join: 0, oldest: segment_of(member), end: EMPTY });
+            (nodes.len() - 1) as u32
+        })
     }
 
     /// The set, all of whose members are now of an earlier life.
     pub fn barrier(&mut self, set: SetIdx) -> SetIdx {
-        if set == EMPTY { EMPTY } else { self.child(set, BARRIER) }
+        if set == EMPTY {
+            return EMPTY;
+        }
+        let node = self.node(set);
+        self.child(node, BARRIER)
     }
 
     /// Whether the only member is `segment` with these flags.
     #[inline]
     pub fn is_only(&self, set: SetIdx, segment: u32, flags: u8) -> bool {
-        let node = &self.nodes[set as usize];
-        set != EMPTY && node.parent == EMPTY && node.member == segment << FLAG_BITS | u32::from(flags)
+        set == SINGLE | segment << FLAG_BITS | u32::from(flags)
     }
 
     fn child(&mut self, set: SetIdx, member: u32) -> SetIdx {
         let node = self.nodes[set as usize];
-        if set != EMPTY && node.member == member {
+        if node.member == member {
             return set;
         }
         if node.memo >= self.base && self.nodes[node.memo as usize].member == member {
             return node.memo;
         }
         let new = self.nodes.len() as u32;
-        let continues = set != EMPTY && member != BARRIER && node.member != BARRIER && flags_of(member) == flags_of(node.member);
+        assert!(new < SINGLE, "more than 2^31 sets of segments: choose fewer or larger units");
+        let continues = member != BARRIER && node.member != BARRIER && flags_of(member) == flags_of(node.member);
         let end = if continues { node.end } else { set };
-        self.nodes.push(SetNode { parent: set, member, memo: 0, join: 0, end });
+        self.nodes.push(SetNode { parent: set, member, memo: 0, join: 0, oldest: node.oldest, end });
         self.nodes[set as usize].memo = new;
         new
     }
 
     /// The runs of equal flags in the set, newest first, without the current segment.
     pub fn runs(&self, set: SetIdx, current: u32, mut each: impl FnMut(Run)) {
+        if let Some(member) = single(set) {
+            if segment_of(member) != current {
+                each(Run { top: set, flags: flags_of(member), stale: false });
+            }
+            return;
+        }
         let (mut at, mut stale) = (set, false);
         while at != EMPTY {
             let node = self.nodes[at as usize];
@@ -128,7 +162,10 @@ impl Sets {
 
     /// A member that is older than `segment`, if there is one.
     pub fn find_older(&self, set: SetIdx, segment: u32) -> Option<u32> {
-        let mut at = set;
+        if let Some(member) = single(set) {
+            return Some(segment_of(member)).filter(|older| *older < segment);
+        }
+        let mut at = if self.nodes[set as usize].oldest < segment { set } else { EMPTY };
         while at != EMPTY {
             let node = self.nodes[at as usize];
             if node.member != BARRIER && node.member >> FLAG_BITS < segment {
@@ -142,6 +179,9 @@ impl Sets {
     /// The sources of edges that stand for the members of the run that ends at `top`: each by itself the first time, and joined
     /// from the second time on, so that edges stay linear in the number of members.
     pub fn sources(&mut self, top: SetIdx, make: impl FnMut(&[Source]) -> u32, mut each: impl FnMut(Source)) {
+        if let Some(member) = single(top) {
+            return each(Source::Segment(segment_of(member)));
+        }
         let SetNode { end, join, .. } = self.nodes[top as usize];
         let is_first = join == 0;
         if is_first {
@@ -188,6 +228,16 @@ impl Sets {
             _ => unreachable!("the walk ends with one join"),
         }
     }
+}
+
+/// The member of a set that has one only.
+#[inline(always)]
+fn single(set: SetIdx) -> Option<u32> {
+    (set & SINGLE != 0).then_some(set & !SINGLE)
+}
+
+fn segment_of(member: u32) -> u32 {
+    member >> FLAG_BITS
 }
 
 fn flags_of(member: u32) -> u8 {

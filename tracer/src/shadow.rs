@@ -106,13 +106,13 @@ impl Shadow {
 
     /// Whether a load changes nothing: the current segment has already written, or already read since, all of its bytes.
     #[inline(always)]
-    pub fn load_is_known(&self, address: u64, len: u32, current: u32, sets_base: SetIdx, flags: u8) -> bool {
+    pub fn load_is_known<S: Sink>(&self, address: u64, len: u32, graph: &Segments<S>, flags: u8) -> bool {
         let from = (address % CELL) as u32;
         if from + len > CELL as u32 {
             return false;
         }
         let Some(entry) = self.entry(address) else { return false };
-        entry.covers_read(mask_of(from, len), current, sets_base, flags)
+        entry.covers_read(mask_of(from, len), graph, flags)
     }
 
     /// Whether a store changes nothing: the current segment has already written all of its bytes in the same way.
@@ -160,7 +160,7 @@ impl Shadow {
         for_cells(range, |cell, mask| {
             let to = access(cell, mask);
             let entry = self.entry_mut(cell);
-            if entry.covers_read(mask, graph.current(), graph.sets().base(), to.flags) {
+            if entry.covers_read(mask, graph, to.flags) {
                 return;
             }
             let (kind, index) = (entry.wflags & (SPILLED | PAIR), entry.site);
@@ -436,10 +436,10 @@ fn pack_pair(cell: &Cell) -> Option<[Record; 2]> {
 
 impl Record {
     #[inline(always)]
-    fn covers_read(&self, mask: u8, current: u32, sets_base: SetIdx, flags: u8) -> bool {
+    fn covers_read<S: Sink>(&self, mask: u8, graph: &Segments<S>, flags: u8) -> bool {
         // What was written in an earlier life is looked at again: it may have been freed.
-        (self.writer == current && mask & !self.wmask == 0 && self.wflags & STALE == 0)
-            || (self.readers >= sets_base && mask & !self.rmask == 0 && self.rflags == flags)
+        (self.writer == graph.current() && mask & !self.wmask == 0 && self.wflags & STALE == 0)
+            || (mask & !self.rmask == 0 && self.rflags == flags && graph.sets().is_current(self.readers))
     }
 
     #[inline(always)]

@@ -580,7 +580,7 @@ impl<S: Sink> Probe for Tracer<S> {
     fn load(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
         if !self.allocator.is_inside()
             && let Some(shadow) = self.memories.get(mem as usize)
-            && shadow.load_is_known(addr, len, self.graph.current(), self.graph.sets().base(), 0)
+            && shadow.load_is_known(addr, len, &self.graph, 0)
             && rmw == Rmw::Plain
         {
             return;

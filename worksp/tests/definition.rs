@@ -10,17 +10,18 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use worksp::dag::Dag;
 use worksp::ladder::{Keep, Ladder, Lane};
-use worksp_tracer::{Granule, Trace};
+use worksp_tracer::{Granule, Offload, Trace};
 
 use definition::Edge;
-use stream::{Op, Streams};
+use stream::Op;
 
 const BURDEN: u64 = 100;
 /// Cases of each property; `PROPTEST_CASES` asks for more.
 const CASES: u32 = 1000;
 
 fn check(ops: &[Op], granule: Granule) -> Vec<u64> {
-    let (trace, mut definition) = Streams::run(ops, granule);
+    let (trace, mut definition) = stream::run(ops, granule);
+    same_behind_the_filter(ops, granule, &trace);
     let edges = definition.edges();
     let ladder = Ladder::of(&trace, BURDEN).expect("held in memory");
     assert_eq!(ladder.work, definition.work, "work");
@@ -48,6 +49,21 @@ fn same_edges(got: &BTreeSet<Edge>, expect: &BTreeSet<Edge>, trace: &Trace) {
     let extra: Vec<&Edge> = got.difference(expect).collect();
     let missing: Vec<&Edge> = expect.difference(got).filter(|e| !commutes(e)).collect();
     assert!(extra.is_empty() && missing.is_empty(), "extra {extra:?}, missing {missing:?}\n{}", stream::show(trace));
+}
+
+/// The tracer behind the filter makes the same trace, on this thread and on its own.
+fn same_behind_the_filter(ops: &[Op], granule: Granule, trace: &Trace) {
+    let inline = stream::run_with(ops, granule, |units, options| Offload::inline(units, options, Trace::default()), Offload::finish);
+    let thread = stream::run_with(ops, granule, |units, options| Offload::new(units, options, Trace::default()), Offload::finish);
+    for (other, how) in [(inline.0, "behind the filter"), (thread.0, "on another thread")] {
+        assert_eq!(other.info, trace.info, "{how}");
+        assert_eq!(other.units(), trace.units(), "{how}");
+        let [got, expect] = [&other, trace].map(|t| t.to_vec().expect("held in memory"));
+        for (number, (got, expect)) in got.iter().zip(&expect).enumerate() {
+            assert_eq!(got, expect, "node {number} {how}");
+        }
+        assert_eq!(got.len(), expect.len(), "nodes {how}");
+    }
 }
 
 fn check_all(ops: &[Op]) {

@@ -9,7 +9,7 @@ use worksp_tracer::allocator::{EntryPoint, EntryPoints};
 use worksp_tracer::edge::EdgeClass;
 use worksp_tracer::layout::{Layout, LayoutFacts};
 use worksp_tracer::replay::HostObserver;
-use worksp_tracer::trace::Boundary;
+use worksp_tracer::trace::{Boundary, TraceInfo};
 use worksp_tracer::units::Units;
 use worksp_tracer::{Granule, Trace, Tracer, TracerOptions};
 
@@ -146,12 +146,14 @@ struct Activation {
     results: BTreeMap<u32, usize>,
 }
 
-pub struct Streams {
-    tracer: Tracer<Trace>,
+pub struct Streams<T> {
+    tracer: T,
     definition: Definition,
     activations: Vec<Activation>,
     activations_count: usize,
     work: u64,
+    /// Accesses so far: each has a site of its own.
+    accesses: u32,
     sp: u64,
     sp_at_start: u64,
     /// Sizes of live blocks.
@@ -180,9 +182,26 @@ const ROLES: [(LocalRole, Role); 4] = [
     (LocalRole::ReduceXor, Role::Reduce(2)),
 ];
 
-impl Streams {
-    /// Shows the stream to both.
-    pub fn run(ops: &[Op], granule: Granule) -> (Trace, Definition) {
+/// Shows the stream to the tracer and to the definition.
+pub fn run(ops: &[Op], granule: Granule) -> (Trace, Definition) {
+    run_with(ops, granule, |units, options| Tracer::new(units, options, Trace::default()), Tracer::finish)
+}
+
+/// The same with a tracer that somebody makes and ends.
+pub fn run_with<T: Probe + HostObserver>(
+    ops: &[Op],
+    granule: Granule,
+    make: impl FnOnce(Units, TracerOptions) -> T,
+    finish: impl FnOnce(T) -> (Trace, TraceInfo),
+) -> (Trace, Definition) {
+    let (tracer, definition) = Streams::run(ops, granule, make);
+    let (mut trace, info) = finish(tracer);
+    trace.info = info;
+    (trace, definition)
+}
+
+impl<T: Probe + HostObserver> Streams<T> {
+    fn run(ops: &[Op], granule: Granule, make: impl FnOnce(Units, TracerOptions) -> T) -> (T, Definition) {
         let mut units = Units::default();
         units.add(Boundary::Func(UNIT));
         units.add(Boundary::Site(Site { func: ROOT, offset: 7 }));
@@ -196,11 +215,12 @@ impl Streams {
         let options =
             TracerOptions { granule, layout: Layout::new(&facts), entry_points, outputs: vec![true, false] };
         let mut streams = Streams {
-            tracer: Tracer::new(units, options, Trace::default()),
+            tracer: make(units, options),
             definition: Definition::new(u64::from(granule.bytes())),
             activations: Vec::new(),
             activations_count: 0,
             work: 0,
+            accesses: 0,
             sp: SP,
             sp_at_start: SP,
             blocks: BTreeMap::new(),
@@ -214,9 +234,12 @@ impl Streams {
         streams.end_root(true);
         let Streams { tracer, mut definition, work, .. } = streams;
         definition.work = work;
-        let (mut trace, info) = tracer.finish();
-        trace.info = info;
-        (trace, definition)
+        (tracer, definition)
+    }
+
+    fn site(&mut self) -> SiteId {
+        self.accesses += 1;
+        SiteId(100 + self.accesses)
     }
 
     fn step(&mut self, op: &Op) {
@@ -250,7 +273,8 @@ impl Streams {
             }
             Op::Copy(..) => {}
             Op::GlobalGet(g) => {
-                self.tracer.global_get(SiteId(3), g);
+                let site = self.site();
+                self.tracer.global_get(site, g);
                 self.log(Space::Global(g), 0..1, What::Read, if g == 0 { "sp" } else { "global" });
             }
             Op::GlobalSet(g) => {
@@ -281,7 +305,8 @@ impl Streams {
                 if write {
                     self.tracer.table_write(SiteId(4), 0, e..e + 1);
                 } else {
-                    self.tracer.table_read(SiteId(4), 0, e..e + 1);
+                    let site = self.site();
+                    self.tracer.table_read(site, 0, e..e + 1);
                 }
                 self.log(Space::Table(0), e * 8..e * 8 + 8, what, "table");
             }
@@ -309,16 +334,19 @@ impl Streams {
             Op::Reentry(unit) => self.reentry(if unit { UNIT } else { PLAIN }),
             Op::LocalRead(local, role) => {
                 let (role, theirs) = ROLES[role as usize];
-                self.tracer.local_read(SiteId(5), local, role);
+                let site = self.site();
+                self.tracer.local_read(site, local, role);
                 self.definition.local_read(self.activation().id, local, theirs);
             }
             Op::LocalWrite(local, role) => {
                 let (role, theirs) = ROLES[role as usize];
-                self.tracer.local_write(SiteId(5), local, role);
+                let site = self.site();
+                self.tracer.local_write(site, local, role);
                 self.definition.local_write(self.activation().id, local, theirs);
             }
             Op::SlotUse(slot) => {
-                self.tracer.slot_use(SiteId(6), slot);
+                let site = self.site();
+                self.tracer.slot_use(site, slot);
                 if let Some(from) = self.activation().results.get(&slot).copied() {
                     self.definition.result_used(from);
                 }
@@ -523,12 +551,14 @@ impl Streams {
     }
 
     fn load(&mut self, a: u64, n: u32) {
-        self.tracer.load(SiteId(9), 0, a, n, Rmw::Plain);
+        let site = self.site();
+        self.tracer.load(site, 0, a, n, Rmw::Plain);
         self.log_memory(a..a + u64::from(n), What::Read, false);
     }
 
     fn store(&mut self, a: u64, n: u32) {
-        self.tracer.store(SiteId(9), 0, a, n, Rmw::Plain);
+        let site = self.site();
+        self.tracer.store(site, 0, a, n, Rmw::Plain);
         self.log_memory(a..a + u64::from(n), What::Write, false);
     }
 
@@ -540,16 +570,19 @@ impl Streams {
         }
         let activation = self.activation().id;
         if store {
-            self.tracer.store(SiteId(10), 0, a, n, FAMILIES[family as usize]);
+            let site = self.site();
+            self.tracer.store(site, 0, a, n, FAMILIES[family as usize]);
             self.log_memory(bytes, What::TaggedStore(family, activation), false);
         } else {
-            self.tracer.load(SiteId(10), 0, a, n, FAMILIES[family as usize]);
+            let site = self.site();
+            self.tracer.load(site, 0, a, n, FAMILIES[family as usize]);
             self.log_memory(bytes, What::TaggedLoad(family, activation), false);
         }
     }
 
     fn global_set(&mut self, g: u32, value: u64) {
-        self.tracer.global_set(SiteId(3), g, value);
+        let site = self.site();
+        self.tracer.global_set(site, g, value);
         self.log(Space::Global(g), 0..1, What::Write, if g == 0 { "sp" } else { "global" });
         if g == 0 {
             self.sp = value;
