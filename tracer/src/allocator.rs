@@ -27,6 +27,8 @@ pub enum EntryKind {
     Realloc,
     /// Hands out a block through a pointer to memory (`posix_memalign`): known when it calls another entry point for it.
     AllocIndirect,
+    /// Looks at the allocator's own state, or tidies it up (`malloc_usable_size`, `malloc_trim`).
+    Inspect,
 }
 
 /// An allocator entry point: what it does and which parameters say how.
@@ -53,6 +55,8 @@ const C_NAMES: &[(&str, EntryPoint)] = &[
     ("aligned_alloc", entry(EntryKind::Alloc, 0, &[1])),
     ("memalign", entry(EntryKind::Alloc, 0, &[1])),
     ("posix_memalign", entry(EntryKind::AllocIndirect, 0, &[2])),
+    ("malloc_usable_size", entry(EntryKind::Inspect, 0, &[])),
+    ("malloc_trim", entry(EntryKind::Inspect, 0, &[])),
 ];
 const PREFIXES: &[&str] = &["", "dl", "__libc_", "__", "emmalloc_"];
 
@@ -216,7 +220,7 @@ impl Allocator {
         let outer_kind = self.calls.first().map_or(call.entry.kind, |outer| outer.entry.kind);
         let programs_own = matches!(outer_kind, EntryKind::AllocZeroed | EntryKind::Realloc);
         let (block, size) = match call.entry.kind {
-            EntryKind::Free => return changes,
+            EntryKind::Free | EntryKind::Inspect => return changes,
             EntryKind::AllocIndirect => match self.nested {
                 Some((block, _)) if result == 0 => (block, call.size),
                 _ => return changes,
@@ -336,6 +340,7 @@ mod tests {
             ("dlmalloc", Some(EntryKind::Alloc)),
             ("__libc_free", Some(EntryKind::Free)),
             ("calloc", Some(EntryKind::AllocZeroed)),
+            ("malloc_usable_size", Some(EntryKind::Inspect)),
             ("__rust_alloc", Some(EntryKind::Alloc)),
             ("__rust_alloc_zeroed", Some(EntryKind::AllocZeroed)),
             ("_RNvCs1_7___rustc12___rust_alloc", Some(EntryKind::Alloc)),

@@ -160,6 +160,7 @@ impl Layout {
     }
 
     /// The class of an address of a memory.
+    #[inline]
     pub fn region(&self, memory: u32, address: u64) -> EdgeClass {
         if memory != 0 {
             EdgeClass::Heap

@@ -36,6 +36,7 @@ impl Frames {
 
     /// The segment in which the present owner claimed an address: accesses of earlier segments were somebody else's. 0 when it
     /// lies above all frames, or below.
+    #[inline]
     pub fn owned_since(&self, address: u64) -> u32 {
         if let Some(top) = self.frames.last()
             && top.low <= address

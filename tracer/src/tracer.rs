@@ -129,8 +129,8 @@ pub struct Tracer<S> {
     activations_count: u64,
     /// The numbers of the open activations.
     activation_ids: Vec<u64>,
-    /// The segment that made the last return.
-    returned_in: u32,
+    /// The segment that made the last return, if that ended a unit.
+    returned_in: Option<u32>,
 
     sp: u64,
     /// The stack pointer with which the open segment started.
@@ -175,7 +175,7 @@ impl<S: Sink> Tracer<S> {
             pending_cells: 0,
             activations_count: 0,
             activation_ids: Vec::new(),
-            returned_in: 0,
+            returned_in: None,
             sp,
             sp_at_start: sp,
             frames: Frames::new(sp),
@@ -212,6 +212,11 @@ impl<S: Sink> Tracer<S> {
             ..TraceInfo::default()
         };
         (graph.finish(self.work), info)
+    }
+
+    /// The stack-pointer global.
+    pub(crate) fn sp_global(&self) -> Option<u32> {
+        self.layout.sp_global()
     }
 
     /// Operators seen so far.
@@ -463,6 +468,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
+    #[inline]
     fn access(&self, cell: u64, mask: u8) -> Access {
         let first = cell + u64::from(mask.trailing_zeros());
         let flags = match self.flags {
@@ -475,6 +481,7 @@ impl View<'_> {
         Access { flags, site: self.site.0, region, object, place, dead: false, owned_since: 0 }
     }
 
+    #[inline]
     fn read_access(&self, cell: u64, mask: u8) -> Access {
         let mut to = self.access(cell, mask);
         if to.region == EdgeClass::Stack {
@@ -492,6 +499,7 @@ impl View<'_> {
     }
 }
 
+#[inline]
 fn shadow_of(shadows: &mut Vec<Shadow>, index: u32) -> &mut Shadow {
     let index = index as usize;
     if index >= shadows.len() {
@@ -724,7 +732,7 @@ impl<S: Sink> Probe for Tracer<S> {
     #[inline(never)]
     fn ret(&mut self, results: &[u64], work: u64) {
         self.work = work;
-        self.returned_in = self.graph.current();
+        self.returned_in = self.activations.last().filter(|a| a.call_units > 0).map(|_| self.graph.current());
         if let Some(activation) = self.activations.last()
             && activation.entry_points > 0
         {
@@ -804,7 +812,10 @@ impl<S: Sink> Probe for Tracer<S> {
     fn result_in(&mut self, _site: SiteId, first: Slot, count: u32) {
         let segment = self.returned_in;
         if let Some((values, _)) = self.values() {
-            values.result_in(first, count, segment);
+            match segment {
+                Some(segment) => values.result_in(first, count, segment),
+                None => (first..first.saturating_add(count)).for_each(|slot| values.slot_clear(slot)),
+            }
         }
     }
 

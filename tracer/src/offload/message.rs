@@ -24,6 +24,7 @@ pub(super) enum Message {
     GlobalGet { site: u32, global: u32 },
     /// Operands: value.
     GlobalSet { site: u32, global: u32 },
+    StackPointerSet { site: u32, value: u64 },
     /// Operands: start, end.
     TableRead { site: u32, table: u32 },
     TableWrite { site: u32, table: u32 },
@@ -126,6 +127,11 @@ impl<S: Sink> Tracer<S> {
             Message::SegmentUse { site, index, is_elem, drop } => self.segment_use(SiteId(site), is_elem, index, drop),
             Message::GlobalGet { site, global } => self.global_get(SiteId(site), global),
             Message::GlobalSet { site, global } => self.global_set(SiteId(site), global, operands.at(0)),
+            Message::StackPointerSet { site, value } => {
+                if let Some(global) = self.sp_global() {
+                    self.global_set(SiteId(site), global, value);
+                }
+            }
             Message::TableRead { site, table } => self.table_read(SiteId(site), table, operands.range()),
             Message::TableWrite { site, table } => self.table_write(SiteId(site), table, operands.range()),
             Message::TableGrow { site, table } => {

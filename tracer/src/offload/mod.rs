@@ -46,6 +46,9 @@ struct Activation {
     cuts: bool,
     /// Whether it is an allocator entry point's.
     entry: bool,
+    /// Whether the tracer knows of it. Most activations do nothing that depends on which one they are, and never get known.
+    sent: bool,
+    func: u32,
 }
 
 /// Where messages go.
@@ -71,6 +74,8 @@ pub struct Offload<S> {
     activations_count: u64,
     /// The open activations below each entry of the host.
     entries: Vec<usize>,
+    /// Whether the tracer saw the last return.
+    return_sent: bool,
 }
 
 impl<S> std::fmt::Debug for Offload<S> {
@@ -112,6 +117,7 @@ impl<S: Sink + Send + 'static> Offload<S> {
             activations: Vec::new(),
             activations_count: 0,
             entries: Vec::new(),
+            return_sent: false,
             consumer: start(Box::new(Tracer::new(units.clone(), options, sink))),
             units,
         }
@@ -205,17 +211,22 @@ impl<S: Sink> Offload<S> {
         self.marks.get(func as usize).copied().unwrap_or(0)
     }
 
-    /// Begins an activation; says whether anything begins with it.
-    fn begin(&mut self, site: SiteId, func: u32, entry: bool, cuts: bool) -> bool {
+    /// An activation that begins; `cuts` and `entry` tell whether anything begins with it.
+    fn begin(&mut self, site: SiteId, func: u32) -> Activation {
         let mark = self.mark(func);
-        let cuts = cuts || mark & UNIT != 0 || (self.has_unit_sites && self.units.of_site(site).is_some());
-        let entry = entry || mark & ENTRY != 0;
+        let cuts = mark & UNIT != 0 || (self.has_unit_sites && self.units.of_site(site).is_some());
+        let entry = mark & ENTRY != 0;
         self.activations_count += 1;
-        self.activations.push(Activation { number: self.activations_count, results: 0, cuts, entry });
-        cuts || entry
+        Activation { number: self.activations_count, results: 0, cuts, entry, sent: cuts || entry, func }
     }
 
-    fn innermost(&mut self) -> Option<&mut Activation> {
+    /// The innermost activation, which the tracer knows of from here on.
+    fn known(&mut self) -> Option<&mut Activation> {
+        let activation = self.activations.last_mut()?;
+        if !std::mem::replace(&mut activation.sent, true) {
+            let func = activation.func;
+            self.send(Message::Call { site: 0, func });
+        }
         self.activations.last_mut()
     }
 }
@@ -267,6 +278,7 @@ impl<S: Sink> Probe for Offload<S> {
             }
         } else {
             self.filter.forget(addr, len);
+            self.known();
         }
         self.send(Message::Load { site: site.0, mem: mem as u8, len: len as u8, rmw, addr });
     }
@@ -279,6 +291,7 @@ impl<S: Sink> Probe for Offload<S> {
             }
         } else {
             self.filter.forget(addr, len);
+            self.known();
         }
         self.send(Message::Store { site: site.0, mem: mem as u8, len: len as u8, rmw, addr });
     }
@@ -310,8 +323,11 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn global_set(&mut self, site: SiteId, global: u32, value: u64) {
+        let known = self.filter.global_set(global);
         // The tracer follows the stack pointer's value.
-        if !self.filter.global_set(global) || self.sp_global == Some(global) {
+        if self.sp_global == Some(global) {
+            self.send(Message::StackPointerSet { site: site.0, value });
+        } else if !known {
             self.send_with(&[value], &[], Message::GlobalSet { site: site.0, global });
         }
     }
@@ -333,7 +349,8 @@ impl<S: Sink> Probe for Offload<S> {
 
     fn enter(&mut self, func: u32, args: &[u64], work: u64) {
         self.entries.push(self.activations.len());
-        self.begin(SiteId(0), func, false, true);
+        let activation = Activation { cuts: true, sent: true, ..self.begin(SiteId(0), func) };
+        self.activations.push(activation);
         self.send_cut(&[work], args, Message::Enter { func });
     }
 
@@ -344,29 +361,33 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
-        let message = Message::Call { site: site.0, func };
-        if self.begin(site, func, false, false) {
-            self.send_cut(&[work], args, message);
-        } else {
-            self.send(message);
+        let activation = self.begin(site, func);
+        self.activations.push(activation);
+        if activation.sent {
+            self.send_cut(&[work], args, Message::Call { site: site.0, func });
         }
     }
 
     fn tail_call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
         let ended = self.activations.pop().unwrap_or_default();
-        let message = Message::TailCall { site: site.0, func };
-        if self.begin(site, func, ended.entry, false) || ended.cuts {
-            self.send_cut(&[work], args, message);
-        } else {
-            self.send(message);
+        let mut activation = self.begin(site, func);
+        activation.entry |= ended.entry;
+        let begins = activation.sent;
+        activation.sent |= ended.sent;
+        self.activations.push(activation);
+        match (ended.sent, begins) {
+            (false, false) => {}
+            (false, true) => self.send_cut(&[work], args, Message::Call { site: site.0, func }),
+            (true, _) => self.send_cut(&[work], args, Message::TailCall { site: site.0, func }),
         }
     }
 
     fn ret(&mut self, results: &[u64], work: u64) {
         let ended = self.activations.pop().unwrap_or_default();
+        self.return_sent = ended.sent;
         if ended.cuts || ended.entry {
             self.send_cut(&[work], results, Message::Ret);
-        } else {
+        } else if ended.sent {
             self.send(Message::Ret);
         }
     }
@@ -380,32 +401,39 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
-        if let Some(activation) = self.innermost() {
+        if let Some(activation) = self.known() {
             activation.cuts = true;
         }
         self.send_cut(&[work], &[], Message::LoopIter(this));
     }
 
     fn loop_exit(&mut self, this: LoopRef, work: u64) {
+        self.known();
         self.send_cut(&[work], &[], Message::LoopExit(this));
     }
 
     fn local_read(&mut self, site: SiteId, local: Slot, role: LocalRole) {
-        let activation = self.innermost().map_or(0, |a| a.number);
+        let activation = self.activations.last().map_or(0, |a| a.number);
         if !self.filter.local_read(activation, local, role) {
+            self.known();
             self.send(Message::LocalRead { site: site.0, local, role });
         }
     }
 
     fn local_write(&mut self, site: SiteId, local: Slot, role: LocalRole) {
-        let activation = self.innermost().map_or(0, |a| a.number);
+        let activation = self.activations.last().map_or(0, |a| a.number);
         if !self.filter.local_write(activation, local, role) {
+            self.known();
             self.send(Message::LocalWrite { site: site.0, local, role });
         }
     }
 
     fn result_in(&mut self, _site: SiteId, first: Slot, count: u32) {
-        if let Some(activation) = self.innermost() {
+        // What no unit returned is not followed, and an activation that was not sent was no unit.
+        if !self.return_sent {
+            return (first..first.saturating_add(count)).for_each(|slot| self.slot_clear(slot));
+        }
+        if let Some(activation) = self.known() {
             for slot in first..first.saturating_add(count) {
                 activation.results |= bit(slot);
             }
@@ -414,7 +442,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn slot_move(&mut self, from: Slot, to: Slot) {
-        let Some(activation) = self.innermost() else { return };
+        let Some(activation) = self.activations.last_mut() else { return };
         let before = activation.results;
         if before & bit(from) != 0 {
             activation.results |= bit(to);
@@ -427,7 +455,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn slot_clear(&mut self, slot: Slot) {
-        let Some(activation) = self.innermost() else { return };
+        let Some(activation) = self.activations.last_mut() else { return };
         let before = activation.results;
         activation.results &= !own_bit(slot);
         if before & bit(slot) != 0 {
@@ -436,7 +464,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn slot_use(&mut self, site: SiteId, slot: Slot) {
-        if self.innermost().is_some_and(|activation| activation.results & bit(slot) != 0) {
+        if self.activations.last().is_some_and(|activation| activation.results & bit(slot) != 0) {
             self.send(Message::SlotUse { site: site.0, slot });
         }
     }
