@@ -126,7 +126,6 @@ impl Translator<'_> {
                 self.values[first + i].maybe_result = self.label_holds(label, i);
             }
         }
-        self.end_stretch();
         self.open(Kind::Loop { header, ordinal, reports, planned, first_back_edge: None }, ty);
         debug_assert_eq!(self.controls.last().map(Control::start_label), Some(label));
     }
@@ -186,7 +185,6 @@ impl Translator<'_> {
         for i in 0..count {
             self.push(Value { maybe_result: self.label_holds(label, i), ..Value::new(Home::Canonical) });
         }
-        self.end_stretch();
     }
 
     /// The results of a block that ends go into their canonical slots, and nothing else is in the accumulator.
@@ -435,7 +433,6 @@ impl Translator<'_> {
     /// After a call: its results are in the slots from `first`.
     fn arrived(&mut self, callee: Option<u32>, first: usize, results: usize) {
         self.code.close_block();
-        self.end_stretch();
         let maybe_result = self.results_arrived(callee, self.canonical(first), results as u32);
         for _ in 0..results {
             self.push(Value { maybe_result, ..Value::new(Home::Canonical) });

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! operators ─► operator.rs (what each one does) ─► stack.rs (where values are) ─► code.rs (instructions)
-//!                    │ control.rs (labels, branches)      trace.rs (events, roles)
+//!                    │ control.rs (labels, branches)      trace.rs (events, roles) ◄─ carried.rs (which locals)
 //! ```
 //!
 //! A value on the operand stack is one of: a local that was not written since, a constant, the accumulator, or the *canonical*
 //! slot of its height. Labels see canonical slots only: at function entry, loop headers and after calls the accumulator is empty
 //! and every live value is in a slot, which is what snapshots, mode switches and backtraces rely on.
 
+mod carried;
 mod code;
 mod control;
 mod operator;

@@ -7,6 +7,7 @@
 use rustc_hash::FxHashSet;
 use wasmparser::{FunctionBody, Operator};
 
+use super::carried::Carried;
 use super::code::Pos;
 use super::stack::{Home, Value};
 use super::{Translator, planned_loops};
@@ -22,17 +23,12 @@ pub(super) struct Tracing<'a> {
     loops: FxHashSet<u32>,
     /// Loops that report their iterations, but not what locals carry.
     watched: FxHashSet<u32>,
-    /// Locals that some planned loop writes.
-    carried: Vec<bool>,
+    carried: Carried,
     /// Calls whose results are followed: by callee and by site.
     unit_funcs: FxHashSet<u32>,
     unit_sites: FxHashSet<u32>,
     follows_results: bool,
     holders: &'a mut Holders,
-    /// By local: up to where in the code an access makes further ones pointless.
-    settled: Vec<Settled>,
-    /// Counts the places at which segments may change or paths meet.
-    stretch: u32,
     chains: Vec<Chain>,
     reads: Vec<LocalAccess>,
     writes: Vec<LocalAccess>,
@@ -77,15 +73,6 @@ impl Holders {
     pub(super) fn give_up(&mut self) {
         self.everywhere = true;
     }
-}
-
-/// The stretches of straight code in which a local was accessed last.
-#[derive(Clone, Copy, Default, Debug)]
-struct Settled {
-    /// Any access: another read depends on nothing new.
-    accessed: u32,
-    /// A plain write: nobody notices another write.
-    written: u32,
 }
 
 /// A `local.get`, `local.set` or `local.tee` of a carried local.
@@ -234,20 +221,18 @@ impl<'a> Tracing<'a> {
             current: 0,
             loops: planned_loops(plan, func),
             watched: FxHashSet::default(),
-            carried: vec![false; locals as usize],
+            carried: Carried::survey(body, locals, &planned_loops(plan, func))?,
             unit_funcs: plan.funcs.iter().copied().collect(),
             unit_sites: plan.sites.iter().filter(|s| s.func == func).map(|s| s.offset).collect(),
             follows_results: false,
             holders,
-            settled: vec![Settled::default(); locals as usize],
-            stretch: 1,
             chains: Vec::new(),
             reads: Vec::new(),
             writes: Vec::new(),
             pairs: Vec::new(),
         };
-        if !tracing.loops.is_empty() || !tracing.unit_funcs.is_empty() || !tracing.unit_sites.is_empty() {
-            tracing.survey(module, body)?;
+        if !tracing.unit_funcs.is_empty() || !tracing.unit_sites.is_empty() {
+            tracing.find_unit_calls(module, body)?;
         }
         if let Some(operators) = plan.every_loop_of {
             tracing.watched = long_loops(body, operators)?;
@@ -255,32 +240,16 @@ impl<'a> Tracing<'a> {
         Ok(tracing)
     }
 
-    /// Finds carried locals, and whether a unit is called whose results are to be followed.
-    fn survey(&mut self, module: &Module, body: &FunctionBody<'_>) -> wasmparser::Result<()> {
-        let mut open: Vec<bool> = vec![false];
-        let mut ordinal = 0;
+    /// Finds out whether a unit is called whose results are to be followed.
+    fn find_unit_calls(&mut self, module: &Module, body: &FunctionBody<'_>) -> wasmparser::Result<()> {
         for item in body.get_operators_reader()?.into_iter_with_offsets() {
             let (operator, offset) = item?;
-            match &operator {
-                Operator::Loop { .. } => {
-                    open.push(*open.last().unwrap_or(&false) || self.loops.contains(&ordinal));
-                    ordinal += 1;
-                }
-                Operator::Block { .. } | Operator::If { .. } => open.push(*open.last().unwrap_or(&false)),
-                Operator::End => drop(open.pop()),
-                Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
-                    self.carried[*local_index as usize] |= open.last() == Some(&true);
-                }
-                Operator::Call { function_index } => {
-                    let has_results = !module.func_type(*function_index).results().is_empty();
-                    self.follows_results |= has_results && self.is_unit_call(Some(*function_index), offset as u32);
-                }
-                Operator::CallIndirect { type_index, .. } => {
-                    let has_results = !module.type_at(*type_index).results().is_empty();
-                    self.follows_results |= has_results && self.is_unit_call(None, offset as u32);
-                }
-                _ => {}
-            }
+            let (ty, callee) = match &operator {
+                Operator::Call { function_index } => (module.func_type(*function_index), Some(*function_index)),
+                Operator::CallIndirect { type_index, .. } => (module.type_at(*type_index), None),
+                _ => continue,
+            };
+            self.follows_results |= !ty.results().is_empty() && self.is_unit_call(callee, offset as u32);
         }
         Ok(())
     }
@@ -456,31 +425,24 @@ impl Translator<'_> {
         }
     }
 
-    /// A label, a call or a loop's event: what was known about locals' last accesses holds no longer.
-    pub(super) fn end_stretch(&mut self) {
-        if let Some(tracing) = &mut self.tracing {
-            tracing.stretch += 1;
-        }
-    }
-
     /// `local.get`: the event, and the chain of a carried local.
     pub(super) fn trace_local_get(&mut self, local: u32, value: &mut Value) {
         let Some(tracing) = &self.tracing else { return };
         value.maybe_result = tracing.follows_results && tracing.holders.local_holds(local);
-        if !tracing.carried[local as usize] {
+        if !tracing.carried.written_in_loop[local as usize] {
             return;
         }
-        // All reads of a local in one stretch have the same role in the end: they are in the same loops.
-        let reported = tracing.settled[local as usize].accessed != tracing.stretch;
-        let at = self.local_event(Single::LocalRead, local, reported);
+        // All reads between two boundaries have the same role in the end: they are in the same planned loops.
+        let at = self.local_event(Single::LocalRead, local);
         let Some(tracing) = &mut self.tracing else { return };
-        tracing.settled[local as usize].accessed = tracing.stretch;
         tracing.reads.push(at);
         value.chain = tracing.open_chain(Source::Local(at));
     }
 
     /// Emits the event of an access to a carried local, if it is to be reported.
-    fn local_event(&mut self, event: Single, local: u32, reported: bool) -> LocalAccess {
+    fn local_event(&mut self, event: Single, local: u32) -> LocalAccess {
+        let offset = self.code.offset;
+        let reported = self.tracing.as_ref().is_some_and(|t| t.carried.is_reported(local, offset));
         if !reported {
             return LocalAccess { local, at: self.code.here(), reported };
         }
@@ -503,30 +465,24 @@ impl Translator<'_> {
         } else if tracing.follows_results && tracing.holders.local_holds(local) {
             self.code.single(Single::SlotClear, &[local]);
         }
-        if !self.tracing.as_ref().is_some_and(|t| t.carried[local as usize]) {
+        if !self.tracing.as_ref().is_some_and(|t| t.carried.written_in_loop[local as usize]) {
             return self.broke(value.chain);
         }
-        let reported = self.tracing.as_ref().is_some_and(|t| t.settled[local as usize].written != t.stretch);
-        let write = self.local_event(Single::LocalWrite, local, reported);
+        let write = self.local_event(Single::LocalWrite, local);
         let depth = self.controls.len();
         let Some(tracing) = &mut self.tracing else { return };
         tracing.writes.push(write);
-        let (mut number, mut is_pair) = (value.chain, false);
+        let mut number = value.chain;
         while number != 0 {
             let chain = *tracing.chain(number);
             match chain.source {
                 Source::Local(read) if read.local == local && !chain.broken && chain.family != Rmw::Plain => {
                     let Chain { family, step, .. } = chain;
                     tracing.pairs.push(Pair { read, write, family, step, tee, depth });
-                    is_pair = true;
                 }
                 _ => {}
             }
             number = chain.next;
-        }
-        // A write that may get a role hides nothing; only the read that belongs to it has settled what it depends on.
-        if !is_pair {
-            tracing.settled[local as usize] = Settled { accessed: tracing.stretch, written: tracing.stretch };
         }
         self.broke(value.chain);
     }

@@ -37,7 +37,7 @@ const UNIT: u8 = 1;
 /// An allocator entry point.
 const ENTRY: u8 = 2;
 
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Activation {
     number: u64,
     /// Slots that may hold a unit's result: a bit for each, the last one for all from 63 on.
@@ -50,6 +50,9 @@ struct Activation {
     sent: bool,
     func: u32,
 }
+
+/// What is below the outermost activation.
+const NO_ACTIVATION: Activation = Activation { number: 0, results: 0, cuts: false, entry: false, sent: true, func: 0 };
 
 /// Where messages go.
 enum Consumer<S> {
@@ -70,6 +73,9 @@ pub struct Offload<S> {
     marks: Vec<u8>,
     has_unit_sites: bool,
     sp_global: Option<u32>,
+    /// The innermost activation.
+    innermost: Activation,
+    /// Those below it.
     activations: Vec<Activation>,
     activations_count: u64,
     /// The open activations below each entry of the host.
@@ -114,6 +120,7 @@ impl<S: Sink + Send + 'static> Offload<S> {
             marks,
             has_unit_sites: !units.plan().sites.is_empty(),
             sp_global: options.layout.sp_global(),
+            innermost: NO_ACTIVATION,
             activations: Vec::new(),
             activations_count: 0,
             entries: Vec::new(),
@@ -221,22 +228,32 @@ impl<S: Sink> Offload<S> {
     }
 
     /// The innermost activation, which the tracer knows of from here on.
-    fn known(&mut self) -> Option<&mut Activation> {
-        let activation = self.activations.last_mut()?;
-        if !std::mem::replace(&mut activation.sent, true) {
-            let func = activation.func;
-            self.send(Message::Call { site: 0, func });
+    fn known(&mut self) {
+        if !std::mem::replace(&mut self.innermost.sent, true) {
+            self.send(Message::Call { site: 0, func: self.innermost.func });
         }
-        self.activations.last_mut()
+    }
+
+    #[inline(always)]
+    fn push(&mut self, activation: Activation) {
+        self.activations.push(std::mem::replace(&mut self.innermost, activation));
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Activation {
+        let below = self.activations.pop().unwrap_or(NO_ACTIVATION);
+        std::mem::replace(&mut self.innermost, below)
     }
 }
 
 /// The bit of a slot in [`Activation::results`].
+#[inline(always)]
 fn bit(slot: Slot) -> u64 {
     1 << slot.min(63)
 }
 
 /// The bit of a slot, unless others share it.
+#[inline(always)]
 fn own_bit(slot: Slot) -> u64 {
     if slot < 63 { bit(slot) } else { 0 }
 }
@@ -350,31 +367,33 @@ impl<S: Sink> Probe for Offload<S> {
     fn enter(&mut self, func: u32, args: &[u64], work: u64) {
         self.entries.push(self.activations.len());
         let activation = Activation { cuts: true, sent: true, ..self.begin(SiteId(0), func) };
-        self.activations.push(activation);
+        self.push(activation);
         self.send_cut(&[work], args, Message::Enter { func });
     }
 
     fn leave(&mut self, work: u64, unwound: bool) {
         let below = self.entries.pop().unwrap_or(0);
-        self.activations.truncate(below);
+        while self.activations.len() > below {
+            self.pop();
+        }
         self.send_cut(&[work], &[], Message::Leave { unwound });
     }
 
     fn call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
         let activation = self.begin(site, func);
-        self.activations.push(activation);
+        self.push(activation);
         if activation.sent {
             self.send_cut(&[work], args, Message::Call { site: site.0, func });
         }
     }
 
     fn tail_call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
-        let ended = self.activations.pop().unwrap_or_default();
+        let ended = self.innermost;
         let mut activation = self.begin(site, func);
         activation.entry |= ended.entry;
         let begins = activation.sent;
         activation.sent |= ended.sent;
-        self.activations.push(activation);
+        self.innermost = activation;
         match (ended.sent, begins) {
             (false, false) => {}
             (false, true) => self.send_cut(&[work], args, Message::Call { site: site.0, func }),
@@ -383,7 +402,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn ret(&mut self, results: &[u64], work: u64) {
-        let ended = self.activations.pop().unwrap_or_default();
+        let ended = self.pop();
         self.return_sent = ended.sent;
         if ended.cuts || ended.entry {
             self.send_cut(&[work], results, Message::Ret);
@@ -401,9 +420,8 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
-        if let Some(activation) = self.known() {
-            activation.cuts = true;
-        }
+        self.known();
+        self.innermost.cuts = true;
         self.send_cut(&[work], &[], Message::LoopIter(this));
     }
 
@@ -413,16 +431,14 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn local_read(&mut self, site: SiteId, local: Slot, role: LocalRole) {
-        let activation = self.activations.last().map_or(0, |a| a.number);
-        if !self.filter.local_read(activation, local, role) {
+        if !self.filter.local_read(self.innermost.number, local, role) {
             self.known();
             self.send(Message::LocalRead { site: site.0, local, role });
         }
     }
 
     fn local_write(&mut self, site: SiteId, local: Slot, role: LocalRole) {
-        let activation = self.activations.last().map_or(0, |a| a.number);
-        if !self.filter.local_write(activation, local, role) {
+        if !self.filter.local_write(self.innermost.number, local, role) {
             self.known();
             self.send(Message::LocalWrite { site: site.0, local, role });
         }
@@ -433,16 +449,15 @@ impl<S: Sink> Probe for Offload<S> {
         if !self.return_sent {
             return (first..first.saturating_add(count)).for_each(|slot| self.slot_clear(slot));
         }
-        if let Some(activation) = self.known() {
-            for slot in first..first.saturating_add(count) {
-                activation.results |= bit(slot);
-            }
+        self.known();
+        for slot in first..first.saturating_add(count) {
+            self.innermost.results |= bit(slot);
         }
         self.send(Message::ResultIn { first, count });
     }
 
     fn slot_move(&mut self, from: Slot, to: Slot) {
-        let Some(activation) = self.activations.last_mut() else { return };
+        let activation = &mut self.innermost;
         let before = activation.results;
         if before & bit(from) != 0 {
             activation.results |= bit(to);
@@ -455,7 +470,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn slot_clear(&mut self, slot: Slot) {
-        let Some(activation) = self.activations.last_mut() else { return };
+        let activation = &mut self.innermost;
         let before = activation.results;
         activation.results &= !own_bit(slot);
         if before & bit(slot) != 0 {
@@ -464,7 +479,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn slot_use(&mut self, site: SiteId, slot: Slot) {
-        if self.activations.last().is_some_and(|activation| activation.results & bit(slot) != 0) {
+        if self.innermost.results & bit(slot) != 0 {
             self.send(Message::SlotUse { site: site.0, slot });
         }
     }
