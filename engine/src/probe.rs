@@ -142,6 +142,8 @@ pub type Slot = u32;
 pub trait Probe {
     /// Whether code for this probe is the traced translation. `false` compiles every hook away.
     const TRACED: bool = true;
+    /// Whether it wants to be told of accesses: to memories, globals and tables. `false` compiles those hooks away.
+    const ACCESSES: bool = true;
 
     /// Translation handed out a site. Reported before any event that names it.
     fn site_made(&mut self, id: SiteId, site: Site) {}

@@ -241,6 +241,8 @@ impl HostObserver for Profile {}
 // No hook may be inlined into a handler, but for the two whose common case is a few loads and compares: a handler ends in a jump to
 // the next one only while nothing in it has an address.
 impl Probe for Profile {
+    const ACCESSES: bool = false;
+
     #[inline(never)]
     fn enter(&mut self, func: u32, _args: &[u64], work: u64) {
         self.entries.push(self.activations.len());

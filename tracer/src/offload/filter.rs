@@ -6,8 +6,8 @@
 
 use worksp_engine::probe::LocalRole;
 
-/// Cells of linear memory that are remembered: 64 KiB, so that they stay in a second-level cache.
-const CELLS: usize = 1 << 12;
+/// Cells of linear memory that are remembered: 256 KiB, so that they stay in a second-level cache.
+const CELLS: usize = 1 << 14;
 const LOCALS: usize = 1 << 8;
 const ELEMENTS: usize = 1 << 6;
 /// Bytes of a cell.
