@@ -150,6 +150,19 @@ pub trait Probe {
 
     // --- linear memory -----------------------------------------------------------------------------------------------
 
+    /// Whether a load of memory 0 need not be reported. This is asked first and compiled into handlers: keep it to a few loads and
+    /// compares, which need no stack.
+    #[inline(always)]
+    fn knows_load(&self, addr: u64, len: u32, rmw: Rmw) -> bool {
+        false
+    }
+
+    /// Likewise for a store.
+    #[inline(always)]
+    fn knows_store(&self, addr: u64, len: u32, rmw: Rmw) -> bool {
+        false
+    }
+
     /// `len` bytes (1, 2, 4, 8, or 16) at `addr` of memory `mem` are read.
     #[inline(always)]
     fn load(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {}

@@ -75,36 +75,56 @@ impl Filter {
         Some((&mut self.cells[number as usize % CELLS], key, (((1u32 << len) - 1) << from) as u8))
     }
 
-    /// Whether a plain load changes nothing: the segment has written, or has read, all of its bytes. Remembers it.
+    /// What is known of the cell of an access to memory 0, and the mask of its bytes; nothing for an access to two cells.
     #[inline(always)]
-    pub(super) fn load(&mut self, mem: u32, addr: u64, len: u32) -> bool {
-        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return false };
-        if cell.key != key {
-            *cell = Cell { key, read: mask, written: 0 };
-            return false;
+    fn known(&self, addr: u64, len: u32) -> (u8, u8, u8) {
+        let from = (addr % CELL) as u32;
+        let number = addr / CELL;
+        let cell = &self.cells[number as usize % CELLS];
+        let mask = ((1u32 << len) - 1) << from;
+        if cell.key == u64::from(self.epoch) << 32 | number && mask <= 0xff {
+            (cell.read, cell.written, mask as u8)
+        } else {
+            (0, 0, u8::MAX)
         }
-        if mask & !cell.written == 0 || mask & !cell.read == 0 {
-            return true;
-        }
-        cell.read |= mask;
-        false
     }
 
-    /// Whether a plain store changes nothing: the segment has written all of its bytes, and has not read a neighbour in the same
-    /// granule since that made them count as read. Remembers it.
+    /// Whether a load of memory 0 changes nothing: the segment has written all of its bytes, or, in a plain load, has read them.
     #[inline(always)]
-    pub(super) fn store(&mut self, mem: u32, addr: u64, len: u32) -> bool {
-        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return false };
+    pub(super) fn knows_load(&self, addr: u64, len: u32, plain: bool) -> bool {
+        let (read, written, mask) = self.known(addr, len);
+        mask & !written == 0 || (plain && mask & !read == 0)
+    }
+
+    /// Whether a store to memory 0 changes nothing: the segment has written all of its bytes, and has not read a neighbour in the
+    /// same granule since that made them count as read.
+    #[inline(always)]
+    pub(super) fn knows_store(&self, addr: u64, len: u32) -> bool {
+        let (read, written, mask) = self.known(addr, len);
+        mask & !written == 0 && mask & read == 0
+    }
+
+    /// A plain load that changes something.
+    #[inline(always)]
+    pub(super) fn load(&mut self, mem: u32, addr: u64, len: u32) {
+        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return };
+        if cell.key != key {
+            *cell = Cell { key, read: mask, written: 0 };
+        } else {
+            cell.read |= mask;
+        }
+    }
+
+    /// A plain store that changes something.
+    #[inline(always)]
+    pub(super) fn store(&mut self, mem: u32, addr: u64, len: u32) {
+        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return };
         if cell.key != key {
             *cell = Cell { key, read: 0, written: mask };
-            return false;
+        } else {
+            cell.read &= !mask;
+            cell.written |= mask;
         }
-        if mask & !cell.written == 0 && mask & cell.read == 0 {
-            return true;
-        }
-        cell.read &= !mask;
-        cell.written |= mask;
-        false
     }
 
     /// The bytes may become a delta: whatever touches their cells next is sent.

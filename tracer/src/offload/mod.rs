@@ -288,11 +288,19 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     #[inline(always)]
+    fn knows_load(&self, addr: u64, len: u32, rmw: Rmw) -> bool {
+        self.filter.knows_load(addr, len, rmw == Rmw::Plain)
+    }
+
+    #[inline(always)]
+    fn knows_store(&self, addr: u64, len: u32, _rmw: Rmw) -> bool {
+        self.filter.knows_store(addr, len)
+    }
+
+    #[inline(always)]
     fn load(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
         if rmw == Rmw::Plain {
-            if self.filter.load(mem, addr, len) {
-                return;
-            }
+            self.filter.load(mem, addr, len);
         } else {
             self.filter.forget(addr, len);
             self.known();
@@ -303,9 +311,7 @@ impl<S: Sink> Probe for Offload<S> {
     #[inline(always)]
     fn store(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
         if rmw == Rmw::Plain {
-            if self.filter.store(mem, addr, len) {
-                return;
-            }
+            self.filter.store(mem, addr, len);
         } else {
             self.filter.forget(addr, len);
             self.known();
