@@ -244,6 +244,24 @@ pub trait Probe {
     #[inline(always)]
     fn loop_exit(&mut self, this: LoopRef, work: u64) {}
 
+    /// Whether a read of a carried local need not be reported; see [`Probe::knows_load`].
+    #[inline(always)]
+    fn knows_local_read(&self, local: Slot, role: LocalRole) -> bool {
+        false
+    }
+
+    /// Likewise for a write.
+    #[inline(always)]
+    fn knows_local_write(&self, local: Slot) -> bool {
+        false
+    }
+
+    /// Whether a slot of this activation is known to hold no unit's result, so that nothing about it need be reported.
+    #[inline(always)]
+    fn knows_no_result(&self, slot: Slot) -> bool {
+        false
+    }
+
     // --- values that move through frame slots (traced code of functions that hold unit boundaries only) ------------------
 
     /// A `local.get` of a local that some unit loop of this function writes.

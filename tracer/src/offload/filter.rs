@@ -26,9 +26,14 @@ struct Cell {
 #[derive(Clone, Copy, Default, Debug)]
 struct Local {
     activation: u64,
-    epoch: u32,
-    local: u32,
+    /// Epoch and local.
+    key: u64,
     known: u8,
+}
+
+#[inline(always)]
+fn place_of(activation: u64, local: u32) -> usize {
+    (local as usize).wrapping_add(activation as usize * 37) % LOCALS
 }
 
 /// See the module's text.
@@ -161,33 +166,41 @@ impl Filter {
         &mut self.globals[global]
     }
 
+    /// What is known of a carried local.
     #[inline(always)]
-    fn local(&mut self, activation: u64, local: u32) -> &mut Local {
-        let entry = &mut self.locals[(local as usize).wrapping_add(activation as usize * 37) % LOCALS];
-        if (entry.activation, entry.epoch, entry.local) != (activation, self.epoch, local) {
-            *entry = Local { activation, epoch: self.epoch, local, known: 0 };
-        }
-        entry
+    fn known_local(&self, activation: u64, local: u32) -> u8 {
+        let entry = &self.locals[place_of(activation, local)];
+        if entry.activation == activation && entry.key == self.local_key(local) { entry.known } else { 0 }
+    }
+
+    fn local_key(&self, local: u32) -> u64 {
+        u64::from(self.epoch) << 32 | u64::from(local)
+    }
+
+    fn set_local(&mut self, activation: u64, local: u32, known: u8) {
+        self.locals[place_of(activation, local)] = Local { activation, key: self.local_key(local), known };
     }
 
     /// Whether reading a carried local changes nothing: the segment has written it plainly, or read it in the same role.
     #[inline(always)]
-    pub(super) fn local_read(&mut self, activation: u64, local: u32, role: LocalRole) -> bool {
-        let entry = self.local(activation, local);
-        let bit = 1 << role as u8;
-        let known = entry.known & (WRITTEN | bit) != 0;
-        entry.known |= bit;
-        known
+    pub(super) fn knows_local_read(&self, activation: u64, local: u32, role: LocalRole) -> bool {
+        self.known_local(activation, local) & (WRITTEN | 1 << role as u8) != 0
     }
 
-    /// Whether writing a carried local changes nothing.
+    /// Whether writing a carried local changes nothing: the segment has written it plainly.
     #[inline(always)]
-    pub(super) fn local_write(&mut self, activation: u64, local: u32, role: LocalRole) -> bool {
-        let entry = self.local(activation, local);
-        let known = entry.known & WRITTEN != 0;
-        if !known {
-            entry.known = if role == LocalRole::Plain { WRITTEN } else { 0 };
-        }
-        known
+    pub(super) fn knows_local_write(&self, activation: u64, local: u32) -> bool {
+        self.known_local(activation, local) & WRITTEN != 0
+    }
+
+    /// A read that changes something.
+    pub(super) fn local_read(&mut self, activation: u64, local: u32, role: LocalRole) {
+        let known = self.known_local(activation, local);
+        self.set_local(activation, local, known | 1 << role as u8);
+    }
+
+    /// A write that changes something.
+    pub(super) fn local_write(&mut self, activation: u64, local: u32, role: LocalRole) {
+        self.set_local(activation, local, if role == LocalRole::Plain { WRITTEN } else { 0 });
     }
 }
