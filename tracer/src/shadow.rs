@@ -104,6 +104,12 @@ impl Shadow {
         }
     }
 
+    /// Fetches the record of an address into the cache.
+    #[inline(always)]
+    pub fn look_ahead(&self, address: u64) {
+        std::hint::black_box(self.entry(address).map(|entry| entry.writer));
+    }
+
     /// Whether a load changes nothing: the current segment has already written, or already read since, all of its bytes.
     #[inline(always)]
     pub fn load_is_known<S: Sink>(&self, address: u64, len: u32, graph: &Segments<S>, flags: u8) -> bool {

@@ -860,8 +860,15 @@ fn activation_entry_points(activations: &[Activation]) -> u8 {
 }
 
 impl<S: Sink> Tracer<S> {
-    #[inline(never)]
-    fn load_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
+    /// Fetches what is known of an address into the cache.
+    #[inline(always)]
+    pub(crate) fn look_ahead(&self, mem: u32, addr: u64) {
+        if let Some(shadow) = self.memories.get(mem as usize) {
+            shadow.look_ahead(addr);
+        }
+    }
+
+    pub(crate) fn load_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
         if rmw == Rmw::Plain {
             self.read_memory(site, mem, range, None);
         } else {
@@ -869,8 +876,7 @@ impl<S: Sink> Tracer<S> {
         }
     }
 
-    #[inline(never)]
-    fn store_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
+    pub(crate) fn store_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
         if rmw != Rmw::Plain && self.take_pair(mem, &range, rmw) {
             return self.delta(site, mem, range, rmw);
         }

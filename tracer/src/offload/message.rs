@@ -65,6 +65,9 @@ pub(super) enum Message {
     SiteMade { id: u32 },
 }
 
+/// How many messages before its turn an access begins to fetch what the tracer knows of its address.
+const AHEAD: usize = 12;
+
 /// Operands that wait for their message.
 #[derive(Default, Debug)]
 pub(super) struct Operands {
@@ -101,8 +104,12 @@ fn from_optional(value: u64) -> Option<u64> {
 impl<S: Sink> Tracer<S> {
     /// Takes what was sent, in order.
     pub(super) fn receive(&mut self, messages: &[Message], operands: &mut Operands) {
-        let mut messages = messages.iter().copied().peekable();
-        while let Some(message) = messages.next() {
+        let ahead = messages.iter().skip(AHEAD).map(Some).chain(std::iter::repeat(None));
+        let mut messages = messages.iter().copied().zip(ahead).peekable();
+        while let Some((message, ahead)) = messages.next() {
+            if let Some(Message::Load { mem, addr, .. } | Message::Store { mem, addr, .. }) = ahead {
+                self.look_ahead((*mem).into(), *addr);
+            }
             match message {
                 Message::Operand(value) => {
                     operands.values.push(value);
@@ -110,10 +117,10 @@ impl<S: Sink> Tracer<S> {
                 }
                 Message::Load { site, mem, len, rmw, addr } if rmw != Rmw::Plain => {
                     // Most pairs come together.
-                    let is_pair = |next: &Message| matches!(*next, Message::Store { mem: m, len: l, rmw: r, addr: a, .. } if (m, l, r, a) == (mem, len, rmw, addr));
+                    let is_pair = |next: &(Message, _)| matches!(next.0, Message::Store { mem: m, len: l, rmw: r, addr: a, .. } if (m, l, r, a) == (mem, len, rmw, addr));
                     match messages.next_if(is_pair) {
-                        Some(Message::Store { site: store, .. }) => self.pair(SiteId(site), SiteId(store), mem.into(), addr, len.into(), rmw),
-                        _ => self.load(SiteId(site), mem.into(), addr, len.into(), rmw),
+                        Some((Message::Store { site: store, .. }, _)) => self.pair(SiteId(site), SiteId(store), mem.into(), addr, len.into(), rmw),
+                        _ => self.load_slow(SiteId(site), mem.into(), addr..addr + u64::from(len), rmw),
                     }
                 }
                 _ => self.receive_one(message, operands),
@@ -127,8 +134,13 @@ impl<S: Sink> Tracer<S> {
         let before = self.work();
         match message {
             Message::Operand(_) => {}
-            Message::Load { site, mem, len, rmw, addr } => self.load(SiteId(site), mem.into(), addr, len.into(), rmw),
-            Message::Store { site, mem, len, rmw, addr } => self.store(SiteId(site), mem.into(), addr, len.into(), rmw),
+            // The filter has let them through: it is of no use to look for the common case first.
+            Message::Load { site, mem, len, rmw, addr } => {
+                self.load_slow(SiteId(site), mem.into(), addr..addr + u64::from(len), rmw);
+            }
+            Message::Store { site, mem, len, rmw, addr } => {
+                self.store_slow(SiteId(site), mem.into(), addr..addr + u64::from(len), rmw);
+            }
             Message::BulkRead { site, mem } => self.bulk_read(SiteId(site), mem, operands.range()),
             Message::BulkWrite { site, mem } => self.bulk_write(SiteId(site), mem, operands.range()),
             Message::MemorySize { site, mem } => self.memory_size(SiteId(site), mem),
