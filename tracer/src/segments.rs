@@ -11,7 +11,7 @@ use crate::sets::{EMPTY, Run, SEGMENT_MAX, SetIdx, Sets, Source};
 use crate::trace::{Edge, NO_UNIT, Node, NodeIdx, Sink, Unit, Witness};
 
 /// Entries of the filter for edges that were just added.
-const RECENT: usize = 1 << 12;
+const RECENT: usize = 1 << 10;
 /// Edges that are collected before duplicates are taken out for the first time.
 const COMPACT_MIN: usize = 4096;
 

@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use crate::cell::{Cell, DeltaKey, Granule, Readers, STALE, Writer, class_of};
 use crate::edge::EdgeKind;
+use crate::prefetch::prefetch;
 use crate::segments::{Access, Segments};
 use crate::sets::{EMPTY, SetIdx};
 use crate::trace::Sink;
@@ -104,10 +105,22 @@ impl Shadow {
         }
     }
 
-    /// Fetches the record of an address into the cache.
+    /// Begins to fetch the record of an address into the cache.
     #[inline(always)]
     pub fn look_ahead(&self, address: u64) {
-        std::hint::black_box(self.entry(address).map(|entry| entry.writer));
+        if let Some(entry) = self.entry(address) {
+            prefetch(entry);
+        }
+    }
+
+    /// Once that record is there: what it points to.
+    #[inline(always)]
+    pub fn look_behind(&self, address: u64) {
+        match self.entry(address) {
+            Some(entry) if entry.wflags & SPILLED != 0 => prefetch(&self.cells.values[entry.site as usize]),
+            Some(entry) if entry.wflags & PAIR != 0 => prefetch(&self.pairs.values[entry.site as usize]),
+            _ => {}
+        }
     }
 
     /// Whether a load changes nothing: the current segment has already written, or already read since, all of its bytes.

@@ -860,12 +860,10 @@ fn activation_entry_points(activations: &[Activation]) -> u8 {
 }
 
 impl<S: Sink> Tracer<S> {
-    /// Fetches what is known of an address into the cache.
+    /// The shadow of a memory that was accessed before.
     #[inline(always)]
-    pub(crate) fn look_ahead(&self, mem: u32, addr: u64) {
-        if let Some(shadow) = self.memories.get(mem as usize) {
-            shadow.look_ahead(addr);
-        }
+    pub(crate) fn shadow(&self, mem: u32) -> Option<&Shadow> {
+        self.memories.get(mem as usize)
     }
 
     pub(crate) fn load_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {

@@ -66,7 +66,7 @@ pub(super) enum Message {
 }
 
 /// How many messages before its turn an access begins to fetch what the tracer knows of its address.
-const AHEAD: usize = 12;
+const AHEAD: usize = 10;
 
 /// Operands that wait for their message.
 #[derive(Default, Debug)]
@@ -104,26 +104,35 @@ fn from_optional(value: u64) -> Option<u64> {
 impl<S: Sink> Tracer<S> {
     /// Takes what was sent, in order.
     pub(super) fn receive(&mut self, messages: &[Message], operands: &mut Operands) {
-        let ahead = messages.iter().skip(AHEAD).map(Some).chain(std::iter::repeat(None));
-        let mut messages = messages.iter().copied().zip(ahead).peekable();
-        while let Some((message, ahead)) = messages.next() {
-            if let Some(Message::Load { mem, addr, .. } | Message::Store { mem, addr, .. }) = ahead {
-                self.look_ahead((*mem).into(), *addr);
+        let mut rest = messages;
+        while let [message, after @ ..] = rest {
+            rest = after;
+            if let Some(Message::Load { mem, addr, .. } | Message::Store { mem, addr, .. }) = after.get(2 * AHEAD)
+                && let Some(shadow) = self.shadow((*mem).into())
+            {
+                shadow.look_ahead(*addr);
             }
-            match message {
+            if let Some(Message::Load { mem, addr, .. } | Message::Store { mem, addr, .. }) = after.get(AHEAD)
+                && let Some(shadow) = self.shadow((*mem).into())
+            {
+                shadow.look_behind(*addr);
+            }
+            match *message {
                 Message::Operand(value) => {
                     operands.values.push(value);
                     continue;
                 }
-                Message::Load { site, mem, len, rmw, addr } if rmw != Rmw::Plain => {
+                Message::Load { site, mem, len, rmw, addr } if rmw != Rmw::Plain => match *after {
                     // Most pairs come together.
-                    let is_pair = |next: &(Message, _)| matches!(next.0, Message::Store { mem: m, len: l, rmw: r, addr: a, .. } if (m, l, r, a) == (mem, len, rmw, addr));
-                    match messages.next_if(is_pair) {
-                        Some((Message::Store { site: store, .. }, _)) => self.pair(SiteId(site), SiteId(store), mem.into(), addr, len.into(), rmw),
-                        _ => self.load_slow(SiteId(site), mem.into(), addr..addr + u64::from(len), rmw),
+                    [Message::Store { site: store, mem: m, len: l, rmw: r, addr: a }, ref after @ ..]
+                        if (m, l, r, a) == (mem, len, rmw, addr) =>
+                    {
+                        rest = after;
+                        self.pair(SiteId(site), SiteId(store), mem.into(), addr, len.into(), rmw);
                     }
-                }
-                _ => self.receive_one(message, operands),
+                    _ => self.load_slow(SiteId(site), mem.into(), addr..addr + u64::from(len), rmw),
+                },
+                message => self.receive_one(message, operands),
             }
             operands.values.clear();
         }
