@@ -400,7 +400,11 @@ fn write<S: Sink, const N: usize>(
 ) -> bool {
     let current = graph.current();
     let same = |r: &Record| r.writer == current && r.wflags == to.flags;
-    if records.iter().enumerate().any(|(i, r)| mask & domain::<N>(i) != 0 && r.wmask & !mask != 0 && !same(r)) {
+    let parts = || (0..N).map(|i| mask & domain::<N>(i)).zip(records.iter()).filter(|(part, _)| *part != 0);
+    if parts().all(|(part, r)| same(r) && part & !r.wmask == 0 && part & r.rmask == 0) {
+        return true;
+    }
+    if parts().any(|(_, r)| r.wmask & !mask != 0 && !same(r)) {
         return false;
     }
     let wide = granule.expand(mask);
