@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt;
 use crate::edge::{EdgeClass, EdgeKind};
 use crate::trace::Edge;
 
-/// Edges that are held in memory at most, unless the file cannot be written: 80 MiB.
-const HELD_MAX: usize = 1 << 22;
+/// Edges that are held in memory at most, unless the file cannot be written: 60 MiB.
+const HELD_MAX: usize = 3 << 20;
 /// Bytes of an edge in the file.
 const BYTES: usize = 20;
 /// Edges that a reader fetches at a time: 1.25 MiB.

@@ -32,14 +32,34 @@ struct SetNode {
     member: u32,
     /// The child that was made last; valid when it was made by the current segment.
     memo: SetIdx,
-    /// The graph node that joins the run of equal flags that ends here, plus 1; 0 when there is none yet.
-    join: u32,
-    /// The segment for which the run was a source of edges first, plus 1; 0 when it was none yet.
-    used_in: u32,
+    /// What became of the run of equal flags that ends here.
+    run: RunState,
     /// The oldest segment below, or this one.
     oldest: u32,
     /// The first node below that is not of the run of equal flags that ends here.
     end: SetIdx,
+}
+
+/// Whether a run was a source of edges: never, first for some segment, or often enough that there is a join node for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct RunState(u32);
+
+impl RunState {
+    const UNUSED: RunState = RunState(0);
+    const JOINED: u32 = 1 << 31;
+
+    fn used_in(segment: u32) -> RunState {
+        RunState(segment + 1)
+    }
+
+    fn joined(node: u32) -> RunState {
+        assert!(node < RunState::JOINED, "more than 2^31 nodes: choose fewer or larger units");
+        RunState(RunState::JOINED | node)
+    }
+
+    fn join(self) -> Option<u32> {
+        (self.0 & RunState::JOINED != 0).then_some(self.0 & !RunState::JOINED)
+    }
 }
 
 /// The part of a set whose members have the same flags and live in the same life of the address.
@@ -65,7 +85,7 @@ pub(crate) struct Sets {
 
 impl Sets {
     pub fn new() -> Sets {
-        Sets { nodes: vec![SetNode { parent: EMPTY, member: BARRIER, memo: 0, join: 0, used_in: 0, oldest: u32::MAX, end: EMPTY }], base: 1, singles: FxHashMap::default(), current: 0 }
+        Sets { nodes: vec![SetNode { parent: EMPTY, member: BARRIER, memo: 0, run: RunState::UNUSED, oldest: u32::MAX, end: EMPTY }], base: 1, singles: FxHashMap::default(), current: 0 }
     }
 
     /// `segment` is current from here on.
@@ -99,7 +119,7 @@ impl Sets {
         let Some(member) = single(set) else { return set };
         let nodes = &mut self.nodes;
         *self.singles.entry(member).or_insert_with(|| {
-            nodes.push(SetNode { parent: EMPTY, member, memo: 0, join: 0, used_in: 0, oldest: segment_of(member), end: EMPTY });
+            nodes.push(SetNode { parent: EMPTY, member, memo: 0, run: RunState::UNUSED, oldest: segment_of(member), end: EMPTY });
             (nodes.len() - 1) as u32
         })
     }
@@ -131,7 +151,7 @@ impl Sets {
         assert!(new < SINGLE, "more than 2^31 sets of segments: choose fewer or larger units");
         let continues = member != BARRIER && node.member != BARRIER && flags_of(member) == flags_of(node.member);
         let end = if continues { node.end } else { set };
-        self.nodes.push(SetNode { parent: set, member, memo: 0, join: 0, used_in: 0, oldest: node.oldest, end });
+        self.nodes.push(SetNode { parent: set, member, memo: 0, run: RunState::UNUSED, oldest: node.oldest, end });
         self.nodes[set as usize].memo = new;
         new
     }
@@ -180,17 +200,16 @@ impl Sets {
         if let Some(member) = single(top) {
             return each(Source::Segment(segment_of(member)));
         }
-        let current = self.current + 1;
-        let SetNode { end, used_in, .. } = self.nodes[top as usize];
-        if used_in == 0 {
-            self.nodes[top as usize].used_in = current;
+        let SetNode { end, run, .. } = self.nodes[top as usize];
+        if run == RunState::UNUSED {
+            self.nodes[top as usize].run = RunState::used_in(self.current);
         }
         let mut at = top;
         while at != end {
             let node = self.nodes[at as usize];
             // Members that join a run after it was used need not repeat those below. What the current segment used does not count: it
             // may ask again.
-            let was_used = node.join != 0 || (node.used_in != 0 && node.used_in != current);
+            let was_used = node.run != RunState::UNUSED && node.run != RunState::used_in(self.current);
             if was_used && node.parent != end {
                 return each(Source::Node(self.join(at, make)));
             }
@@ -207,8 +226,8 @@ impl Sets {
         let mut at = top;
         while at != end {
             let node = self.nodes[at as usize];
-            if node.join != 0 {
-                sources.push(Source::Node(node.join - 1));
+            if let Some(join) = node.run.join() {
+                sources.push(Source::Node(join));
                 break;
             }
             path.push(at);
@@ -218,7 +237,7 @@ impl Sets {
             sources.push(Source::Segment(self.nodes[at as usize].member >> FLAG_BITS));
             if sources.len() > JOIN_WIDTH || path.is_empty() {
                 let made = make(&sources);
-                self.nodes[at as usize].join = made + 1;
+                self.nodes[at as usize].run = RunState::joined(made);
                 sources.clear();
                 sources.push(Source::Node(made));
             }

@@ -196,3 +196,34 @@ fn the_json_has_the_fields_that_it_promises() {
     assert_eq!((rungs[1]["valid"].as_str(), rungs[1]["binding"][0].as_str()), (Some("valid"), Some("delta")));
     assert!(rungs[4]["span"].as_u64() < rungs[3]["span"].as_u64(), "the sum commutes at M4");
 }
+
+/// ^C ends a recording and a trace with status 2, and nothing is left under the final name.
+#[cfg(unix)]
+#[test]
+fn interrupted_commands_leave_nothing_under_the_final_name() {
+    use std::time::{Duration, Instant};
+
+    let folder = folder();
+    let endless = wat::parse_str(r#"(module (func (export "_start") (loop $l (br $l))))"#).expect("the text is valid");
+    std::fs::write(folder.path().join("endless.wasm"), endless).expect("it can be written");
+    // Long enough that a replay is certainly under way.
+    let long = worksp(folder.path(), &["record", "lib.wasm", "--invoke", "run", "-o", "long.wspr", "--", "200000"]);
+    assert!(long.status.success(), "{}", text(&long.stderr));
+    for (args, output) in [
+        (["record", "endless.wasm", "-o", "out.wspr"], "out.wspr"),
+        (["trace", "long.wspr", "-o", "out.wspt"], "out.wspt"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_worksp"));
+        command.current_dir(folder.path()).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the binary starts");
+        std::thread::sleep(Duration::from_millis(700));
+        let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
+        assert!(interrupt.success(), "{args:?} had ended before it was interrupted");
+        let since = Instant::now();
+        let ended = child.wait_with_output().expect("it ends");
+        assert!(since.elapsed() < Duration::from_secs(20), "{args:?} took its time");
+        assert_eq!(ended.status.code(), Some(2), "{args:?}: {}", text(&ended.stderr));
+        assert!(text(&ended.stderr).contains("interrupted"), "{args:?}: {}", text(&ended.stderr));
+        assert!(!folder.path().join(output).exists(), "{args:?} left a file under its final name");
+    }
+}
