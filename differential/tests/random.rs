@@ -18,8 +18,24 @@ fn answer(ty: ValType, args: u64) -> Val {
         ValType::F32 => Val::F32((args as u32 as f32).to_bits()),
         ValType::F64 => Val::F64((args as f64).to_bits()),
         ValType::FuncRef | ValType::ExternRef => Val::zero(ty),
-        _ => Val::from_raw(ty, args ^ 0x5555),
+        _ => argument(ty, args ^ 0x5555),
     }
+}
+
+/// The value of this type that stands for 64 bits: vectors have them twice, the second time turned around.
+fn argument(ty: ValType, bits: u64) -> Val {
+    match ty {
+        ValType::FuncRef | ValType::ExternRef => Val::zero(ty),
+        ValType::V128 => Val::V128(u128::from(bits.rotate_left(20)) << 64 | u128::from(bits)),
+        _ => Val::from_raw(ty, bits),
+    }
+}
+
+/// How both engines run a program.
+#[derive(Clone, Copy)]
+struct Setting {
+    /// Engines make NaNs canonical, as recorder and replay have it; otherwise the program does.
+    canonicalize_nans: bool,
 }
 
 /// Everything that can be seen of a run.
@@ -40,7 +56,7 @@ enum End {
 /// A value that engines can agree on: references are null or not.
 #[derive(PartialEq, Clone, Debug)]
 enum Seen {
-    Number(ValType, u64),
+    Number(ValType, u128),
     Null(bool),
     Bytes(usize, u64),
 }
@@ -48,8 +64,13 @@ enum Seen {
 fn see(value: Val) -> Seen {
     match value.ty() {
         ty if ty.is_ref() => Seen::Null(value.raw() == 0),
-        ty => Seen::Number(ty, value.raw()),
+        ty => Seen::Number(ty, value.bits()),
     }
+}
+
+/// 64 bits that depend on all bits of a value.
+fn folded(bits: u128) -> u64 {
+    bits as u64 ^ (bits >> 64) as u64
 }
 
 /// FNV-1a over the bytes.
@@ -69,8 +90,9 @@ struct Ours {
 }
 
 /// Runs a program with a probe and as much fuel as given. `None` when the engine refuses the program for a limit.
-fn ours<P: Watcher>(bytes: &[u8], counting: bool, fuel: Option<u64>) -> Option<Ours> {
-    let engine = Engine::new(Config { fuel: counting, ..Config::default() });
+fn ours<P: Watcher>(bytes: &[u8], setting: Setting, counting: bool, fuel: Option<u64>) -> Option<Ours> {
+    let Setting { canonicalize_nans } = setting;
+    let engine = Engine::new(Config { fuel: counting, canonicalize_nans, ..Config::default() });
     let module = Module::new(&engine, bytes).unwrap_or_else(|e| panic!("a valid program was refused: {e}"));
     let mut store = Store::new(&engine);
     let mut linker = Linker::new();
@@ -78,7 +100,7 @@ fn ours<P: Watcher>(bytes: &[u8], counting: bool, fuel: Option<u64>) -> Option<O
         let ExternType::Func(ty) = import.ty.clone() else { panic!("only functions are imported") };
         let results = ty.results().to_vec();
         linker.func(&import.module, &import.name, ty, move |_, args| {
-            let sum = args.iter().fold(0, |sum: u64, arg| if arg.ty().is_ref() { sum } else { sum.wrapping_add(arg.raw()) });
+            let sum = args.iter().fold(0, |sum: u64, arg| if arg.ty().is_ref() { sum } else { sum.wrapping_add(folded(arg.bits())) });
             Ok(results.iter().map(|ty| answer(*ty, sum)).collect())
         });
     }
@@ -117,8 +139,7 @@ fn ours<P: Watcher>(bytes: &[u8], counting: bool, fuel: Option<u64>) -> Option<O
             let func = store.func(instance, index);
             let params = store.func_type(func).params().to_vec();
             for raw in ARGS {
-                let args: Vec<Val> =
-                    params.iter().map(|ty| if ty.is_ref() { Val::zero(*ty) } else { Val::from_raw(*ty, raw) }).collect();
+                let args: Vec<Val> = params.iter().map(|ty| argument(*ty, raw)).collect();
                 let end = call(&mut store, func, &args);
                 outcome.ends.push(end);
             }
@@ -148,8 +169,9 @@ fn same(kind: TrapKind) -> TrapKind {
 
 // --- Wasmtime ------------------------------------------------------------------------------------------------------------
 
-fn theirs(bytes: &[u8]) -> Outcome {
+fn theirs(bytes: &[u8], setting: Setting) -> Outcome {
     let mut config = wasmtime::Config::new();
+    config.cranelift_nan_canonicalization(setting.canonicalize_nans).relaxed_simd_deterministic(true);
     config.wasm_tail_call(true).wasm_multi_memory(true).wasm_extended_const(true).cranelift_opt_level(wasmtime::OptLevel::None);
     let engine = wasmtime::Engine::new(&config).expect("a valid configuration");
     let module = wasmtime::Module::new(&engine, bytes).expect("Wasmtime takes what this engine takes");
@@ -160,7 +182,7 @@ fn theirs(bytes: &[u8]) -> Outcome {
             let wasmtime::ExternType::Func(ty) = import.ty() else { panic!("only functions are imported") };
             let types: Vec<ValType> = ty.results().map(|ty| val_type(&ty)).collect();
             let func = wasmtime::Func::new(&mut store, ty, move |_, args, results| {
-                let sum = args.iter().fold(0, |sum: u64, arg| sum.wrapping_add(raw(arg).map_or(0, |(_, bits)| bits)));
+                let sum = args.iter().fold(0, |sum: u64, arg| sum.wrapping_add(raw(arg).map_or(0, |(_, bits)| folded(bits))));
                 for (result, ty) in results.iter_mut().zip(&types) {
                     *result = their_val(answer(*ty, sum));
                 }
@@ -182,8 +204,7 @@ fn theirs(bytes: &[u8]) -> Outcome {
         if let wasmtime::ExternType::Func(ty) = export.ty() {
             let func = instance.get_func(&mut store, export.name()).expect("exported");
             for bits in ARGS {
-                let argument = |ty: ValType| if ty.is_ref() { Val::zero(ty) } else { Val::from_raw(ty, bits) };
-                let args: Vec<wasmtime::Val> = ty.params().map(|ty| their_val(argument(val_type(&ty)))).collect();
+                let args: Vec<wasmtime::Val> = ty.params().map(|ty| their_val(argument(val_type(&ty), bits))).collect();
                 let mut results: Vec<wasmtime::Val> = ty.results().map(|ty| their_val(Val::zero(val_type(&ty)))).collect();
                 outcome.ends.push(match func.call(&mut store, &args, &mut results) {
                     Ok(()) => End::Returned(results.iter().map(see_theirs).collect()),
@@ -212,6 +233,7 @@ fn val_type(ty: &wasmtime::ValType) -> ValType {
         wasmtime::ValType::I64 => ValType::I64,
         wasmtime::ValType::F32 => ValType::F32,
         wasmtime::ValType::F64 => ValType::F64,
+        wasmtime::ValType::V128 => ValType::V128,
         ty if ty.is_funcref() => ValType::FuncRef,
         ty if ty.is_externref() => ValType::ExternRef,
         other => panic!("the programs have no {other}"),
@@ -224,17 +246,19 @@ fn their_val(value: Val) -> wasmtime::Val {
         Val::I64(v) => wasmtime::Val::I64(v),
         Val::F32(bits) => wasmtime::Val::F32(bits),
         Val::F64(bits) => wasmtime::Val::F64(bits),
+        Val::V128(bits) => wasmtime::Val::V128(bits.into()),
         Val::FuncRef(_) => wasmtime::Val::FuncRef(None),
         Val::ExternRef(_) => wasmtime::Val::ExternRef(None),
     }
 }
 
-fn raw(value: &wasmtime::Val) -> Option<(ValType, u64)> {
+fn raw(value: &wasmtime::Val) -> Option<(ValType, u128)> {
     match value {
-        wasmtime::Val::I32(v) => Some((ValType::I32, u64::from(*v as u32))),
-        wasmtime::Val::I64(v) => Some((ValType::I64, *v as u64)),
-        wasmtime::Val::F32(bits) => Some((ValType::F32, u64::from(*bits))),
-        wasmtime::Val::F64(bits) => Some((ValType::F64, *bits)),
+        wasmtime::Val::I32(v) => Some((ValType::I32, u128::from(*v as u32))),
+        wasmtime::Val::I64(v) => Some((ValType::I64, u128::from(*v as u64))),
+        wasmtime::Val::F32(bits) => Some((ValType::F32, u128::from(*bits))),
+        wasmtime::Val::F64(bits) => Some((ValType::F64, u128::from(*bits))),
+        wasmtime::Val::V128(bits) => Some((ValType::V128, bits.as_u128())),
         _ => None,
     }
 }
@@ -275,20 +299,26 @@ fn mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Which settings a seed has.
+fn setting(seed: u64) -> Setting {
+    Setting { canonicalize_nans: seed % 4 < 2 }
+}
+
 /// A valid program that ends, or `None` when these random bytes make none.
 fn program(seed: u64) -> Option<Vec<u8>> {
     let imports = r#"(module (import "env" "a" (func)) (import "env" "b" (func (param i32) (result i32)))
-        (import "env" "c" (func (param i64 f64 funcref) (result f32 i64 externref))))"#;
+        (import "env" "c" (func (param i64 f64 funcref) (result f32 i64 externref)))
+        (import "env" "d" (func (param i32 v128 i64) (result v128 i32 v128))))"#;
     let config = wasm_smith::Config {
         available_imports: Some(wat::parse_str(imports).expect("valid text")),
-        canonicalize_nans: true,
+        canonicalize_nans: !setting(seed).canonicalize_nans,
         custom_page_sizes_enabled: false,
         // Half of the programs avoid traps, which would end most calls early.
         disallow_traps: seed.is_multiple_of(2),
         exceptions_enabled: false,
         export_everything: true,
         gc_enabled: false,
-        max_imports: 3,
+        max_imports: 4,
         max_instructions: 200,
         max_memories: 2,
         max_memory32_bytes: 8 << 16,
@@ -298,8 +328,9 @@ fn program(seed: u64) -> Option<Vec<u8>> {
         memory_max_size_required: true,
         memory_offset_choices: wasm_smith::MemoryOffsetChoices(90, 9, 1),
         min_funcs: 2,
-        relaxed_simd_enabled: false,
-        simd_enabled: false,
+        // Some programs are scalar: vectors would dilute everything else.
+        relaxed_simd_enabled: seed % 3 != 0,
+        simd_enabled: seed % 3 != 0,
         table_max_size_required: true,
         tail_call_enabled: true,
         threads_enabled: false,
@@ -316,13 +347,14 @@ fn program(seed: u64) -> Option<Vec<u8>> {
 
 /// Returns whether there was something to compare with.
 fn compare(seed: u64, bytes: &[u8]) -> bool {
-    let Some(plain) = ours::<NoProbe>(bytes, false, None) else { return false };
-    let counted = ours::<NoProbe>(bytes, true, None).expect("as in the plain run");
-    let traced = ours::<Witness>(bytes, false, None).expect("as in the plain run");
+    let setting = setting(seed);
+    let Some(plain) = ours::<NoProbe>(bytes, setting, false, None) else { return false };
+    let counted = ours::<NoProbe>(bytes, setting, true, None).expect("as in the plain run");
+    let traced = ours::<Witness>(bytes, setting, false, None).expect("as in the plain run");
     assert_eq!(plain.outcome, counted.outcome, "seed {seed}: counting changes the outcome");
     assert_eq!(plain.outcome, traced.outcome, "seed {seed}: tracing changes the outcome");
     assert_eq!(counted.work, traced.work, "seed {seed}: work differs");
-    let mut expected = theirs(bytes);
+    let mut expected = theirs(bytes, setting);
     // Wasmtime reports no end for a start function that returns.
     if plain.outcome.ends.len() == expected.ends.len() + 1 && plain.outcome.ends[0] == End::Returned(Vec::new()) {
         expected.ends.insert(0, End::Returned(Vec::new()));
@@ -331,8 +363,8 @@ fn compare(seed: u64, bytes: &[u8]) -> bool {
     // Wherever the fuel ends, counting and traced code stop at the same operator.
     for part in [3, 7, 11] {
         let fuel = counted.work * part / 13;
-        let counted = ours::<NoProbe>(bytes, true, Some(fuel)).expect("as before");
-        let traced = ours::<Witness>(bytes, false, Some(fuel)).expect("as before");
+        let counted = ours::<NoProbe>(bytes, setting, true, Some(fuel)).expect("as before");
+        let traced = ours::<Witness>(bytes, setting, false, Some(fuel)).expect("as before");
         assert_eq!((counted.outcome, counted.work), (traced.outcome, traced.work), "seed {seed}, fuel {fuel}");
     }
     true
@@ -340,8 +372,8 @@ fn compare(seed: u64, bytes: &[u8]) -> bool {
 
 #[test]
 fn random_programs_run_as_on_wasmtime() {
-    let setting = |name: &str, default| std::env::var(name).map_or(default, |v| v.parse().expect("a number"));
-    let (first, count) = (setting("WORKSP_SEED", 1), setting("WORKSP_PROGRAMS", 400));
+    let number = |name: &str, default| std::env::var(name).map_or(default, |v| v.parse().expect("a number"));
+    let (first, count) = (number("WORKSP_SEED", 1), number("WORKSP_PROGRAMS", 400));
     println!("seeds {first}..{}", first + count);
     let (mut ran, mut compared) = (0, 0);
     for seed in first..first + count {

@@ -26,8 +26,9 @@ impl Default for Limits {
     }
 }
 
-/// How an [`Engine`] runs modules.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How an [`Engine`] runs modules, and which features they may use. A module that needs a feature that is off is refused with an
+/// error that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Count work while running (and stop when a fuel limit is reached). Traced runs always count.
     pub fuel: bool,
@@ -35,6 +36,16 @@ pub struct Config {
     pub limits: Limits,
     /// Replace every NaN that an operator computes by the canonical one, as recording and replay need.
     pub canonicalize_nans: bool,
+    /// 128-bit vectors. On by default.
+    pub simd: bool,
+    /// Relaxed operators on vectors; they have their deterministic meaning. On by default.
+    pub relaxed_simd: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { fuel: false, limits: Limits::default(), canonicalize_nans: false, simd: true, relaxed_simd: true }
+    }
 }
 
 /// A configuration that modules and stores share. Cloning is cheap.

@@ -30,6 +30,16 @@ pub enum Error {
         /// Byte offset in the module of that use.
         offset: usize,
     },
+    /// The module is valid WebAssembly but uses features that the engine's configuration switches off.
+    #[error("this module uses {features} ({detail} at offset 0x{offset:x}), which is switched off here; switch it on, or rebuild the module without that feature")]
+    SwitchedOff {
+        /// The features, by name.
+        features: String,
+        /// The first use that was met.
+        detail: String,
+        /// Byte offset in the module of that use.
+        offset: usize,
+    },
     /// The module needs more than a limit of the configuration allows.
     #[error("{what} needs {wanted}, but the limit is {limit}; raise {knob}")]
     Limit {

@@ -8,9 +8,13 @@
 //! Operand shapes name where operands come from: `A` the accumulator, `S` a slot (a byte offset from the frame's base), `I`
 //! an immediate of 32 bits (sign-extended for i64, widened exactly for f64).
 //!
+//! What works on 128-bit vectors is in [`vector`].
+//!
 //! ```text
 //! opcode = group base + (index in group × shapes + shape) × 2 + destination
 //! ```
+
+pub(crate) mod vector;
 
 /// Where a binary operation's operands come from, in numbering order: left, right.
 pub(crate) const BINARY_SHAPES: [&str; 7] = ["SS", "SI", "IS", "AS", "SA", "AI", "IA"];
@@ -131,6 +135,11 @@ macro_rules! for_each_single {
             Copy copy; CopyAcc copy_acc; CopyImm copy_imm; CopyImm64 copy_imm64;
             ImmToAcc imm_to_acc; Imm64ToAcc imm64_to_acc; SlotToAcc slot_to_acc;
             SelectS select_slot; SelectA select_acc;
+            // vectors
+            VectorCopy vector_copy; VectorConst vector_const; VectorShuffle vector_shuffle;
+            VectorSelectS vector_select_slot; VectorSelectA vector_select_acc;
+            VectorGlobalGet vector_global_get::<S, P>; VectorGlobalSet vector_global_set::<S, P>;
+            VectorLoadOther vector_load_other::<S, P>; LaneLoadOther lane_load_other::<S, P>; FrameStoreOther frame_store_other::<S, P>;
             // control
             Charge charge; Jump jump; BrTableS br_table_slot; BrTableA br_table_acc; Unreachable unreachable;
             Call call::<S, P>; CallImport call_import::<S, P>; CallIndirect call_indirect::<S, P>;
@@ -201,6 +210,7 @@ macro_rules! define_single {
         Single: $($v),*
     } };
 }
+use define_enum;
 for_each_binary!(define_binary);
 for_each_unary!(define_unary);
 for_each_load!(define_load);
@@ -218,7 +228,8 @@ pub(crate) const BRANCH_OPS: u16 = BinaryOp::I64LeU as u16 + 1;
 const UNARY: u16 = BRANCH + BRANCH_OPS * 7;
 const LOAD: u16 = UNARY + UnaryOp::COUNT * 2 * 2;
 const STORE: u16 = LOAD + LoadKind::COUNT * 3 * 2;
-const SINGLE: u16 = STORE + StoreKind::COUNT * 8;
+const VECTOR: u16 = STORE + StoreKind::COUNT * 8;
+const SINGLE: u16 = vector::END;
 /// The number of opcodes.
 pub(crate) const OPCODES: u16 = SINGLE + Single::COUNT;
 
@@ -321,6 +332,8 @@ mod tests {
         assert_eq!(branch_of(binary(BinaryOp::I64LeU, slot, slot).unwrap(), false).unwrap(), UNARY - 7);
         assert_eq!(branch_of(binary(BinaryOp::I32Add, slot, slot).unwrap(), false), None);
         assert_eq!(binary(BinaryOp::I32Add, imm, imm), None);
+        assert_eq!(vector::unary(vector::VectorUnary::ALL[0]), store(StoreKind::W64, imm, imm).unwrap() + 1);
+        assert!(single(Single::ALL[0]) > vector::frame_store(vector::FrameStore::B16, imm));
         assert!(single(Single::Translate) == OPCODES - 1);
     }
 }

@@ -96,8 +96,8 @@ pub(crate) struct ConstExpr(pub(crate) SmallVec<[ConstOp; 1]>);
 /// One operator of a [`ConstExpr`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ConstOp {
-    /// Raw bits of a number, or the null reference.
-    Const(u64),
+    /// The bits of a number or a vector, or the null reference.
+    Const(u128),
     /// A global's value.
     GlobalGet(u32),
     /// A reference to a function.
@@ -148,7 +148,8 @@ impl Module {
     /// Decodes and validates a module in the binary format.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is no valid module, [`Error::Unsupported`] for a valid one that needs what this engine lacks.
+    /// [`Error::Invalid`] for what is no valid module, [`Error::Unsupported`] and [`Error::SwitchedOff`] for a valid one that needs
+    /// what this engine lacks.
     ///
     /// # Example
     /// ```
@@ -160,7 +161,7 @@ impl Module {
     /// assert!(error.to_string().starts_with("not a valid WebAssembly module"));
     /// ```
     pub fn new(engine: &Engine, bytes: &[u8]) -> Result<Module, Error> {
-        features::validate(bytes)?;
+        features::validate(bytes, engine.config())?;
         let inner = decode::decode(engine, bytes)?;
         Ok(Module { inner: Arc::new(inner) })
     }
@@ -352,13 +353,15 @@ fn val_type(ty: wasmparser::ValType) -> Option<ValType> {
         wasmparser::ValType::F64 => ValType::F64,
         wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::FUNCREF => ValType::FuncRef,
         wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::EXTERNREF => ValType::ExternRef,
-        wasmparser::ValType::V128 | wasmparser::ValType::Ref(_) => return None,
+        wasmparser::ValType::V128 => ValType::V128,
+        wasmparser::ValType::Ref(_) => return None,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
 
     fn load(text: &str) -> Result<Module, Error> {
         Module::from_text(&Engine::default(), text)
@@ -373,22 +376,39 @@ mod tests {
             }
             other => panic!("{text}: {other:?}"),
         };
-        check(
-            "(module (memory 1) (func (drop (v128.load (i32.const 0)))))",
-            "uses SIMD (v128.load at offset 0x",
-        );
-        check("(module (func (drop (i32x4.extract_lane 0 (v128.const i64x2 0 0)))))", "uses SIMD (v128.const");
         check("(module (memory 1 2 shared))", "uses threads");
         check("(module (memory i64 1))", "uses 64-bit memories");
         check("(module (tag) (func (throw 0)))", "uses exceptions");
         check("(module (type (struct)))", "garbage-collected types");
         check("(module (func (param (ref func))))", "uses typed function references");
-        check("(module (func (param v128)))", "uses SIMD");
         check("(component)", "component");
-        check(
-            "(module (memory i64 1) (func (drop (v128.load (i64.const 0)))))",
-            "uses SIMD, 64-bit memories",
-        );
+        check("(module (memory i64 1) (tag) (func (throw 0)))", "uses exceptions, 64-bit memories");
+    }
+
+    #[test]
+    fn what_is_switched_off_is_named() {
+        let check = |config: Config, text: &str, expect: &str| match Module::from_text(&Engine::new(config), text) {
+            Err(error @ Error::SwitchedOff { .. }) => {
+                let message = error.to_string();
+                assert!(message.contains(expect) && message.contains("switched off"), "{message}\n  lacks: {expect}");
+            }
+            other => panic!("{text}: {other:?}"),
+        };
+        let no_simd = || Config { simd: false, ..Config::default() };
+        let no_relaxed = || Config { relaxed_simd: false, ..Config::default() };
+        let load = "(module (memory 1) (func (drop (v128.load (i32.const 0)))))";
+        let relaxed = "(module (func (param v128) (result v128) (i8x16.relaxed_swizzle (local.get 0) (local.get 0))))";
+        check(no_simd(), load, "uses SIMD (v128.load at offset 0x");
+        check(no_simd(), "(module (func (drop (i32x4.extract_lane 0 (v128.const i64x2 0 0)))))", "uses SIMD (v128.const");
+        check(no_simd(), "(module (func (param v128)))", "uses SIMD");
+        check(no_relaxed(), relaxed, "uses relaxed SIMD (i8x16.relaxed_swizzle");
+        check(Config { simd: false, ..no_relaxed() }, relaxed, "uses SIMD, relaxed SIMD");
+        assert!(Module::from_text(&Engine::new(no_relaxed()), load).is_ok());
+        assert!(Module::from_text(&Engine::default(), relaxed).is_ok());
+        // With something that is missing altogether, switching on would not help.
+        let both = "(module (memory i64 1) (func (drop (v128.load (i64.const 0)))))";
+        let error = Module::from_text(&Engine::new(no_simd()), both).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }) && error.to_string().contains("uses SIMD, 64-bit memories"), "{error}");
     }
 
     #[test]

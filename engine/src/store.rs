@@ -50,11 +50,11 @@ pub(crate) enum Func {
     Host { ty: DedupTypeId, import: u32 },
 }
 
-/// A global. Code reaches it through a pointer to `value`.
+/// A global. Code reaches it through a pointer to `value`, whose second half only vectors use.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Global {
-    pub(crate) value: u64,
+    pub(crate) value: [u64; 2],
     pub(crate) ty: GlobalType,
 }
 
@@ -139,8 +139,8 @@ impl Func {
 }
 
 impl GlobalCell {
-    pub(crate) fn new(global: Global) -> GlobalCell {
-        GlobalCell(NonNull::from(Box::leak(Box::new(global))))
+    pub(crate) fn new(ty: GlobalType, bits: u128) -> GlobalCell {
+        GlobalCell(NonNull::from(Box::leak(Box::new(Global { value: halves(bits), ty }))))
     }
 
     /// Where the value is, for as long as the cell lives.
@@ -149,15 +149,30 @@ impl GlobalCell {
         self.0.cast()
     }
 
-    pub(crate) fn get(&self) -> &Global {
+    fn get(&self) -> &Global {
         // SAFETY: the cell owns the global; writers hold `&mut Store`.
         unsafe { self.0.as_ref() }
     }
 
-    pub(crate) fn set(&mut self, value: u64) {
-        // SAFETY: the cell owns the global, and `&mut self` excludes everybody else.
-        unsafe { self.0.as_mut().value = value }
+    pub(crate) fn ty(&self) -> GlobalType {
+        self.get().ty
     }
+
+    /// The value's bits.
+    pub(crate) fn bits(&self) -> u128 {
+        let [low, high] = self.get().value;
+        u128::from(low) | u128::from(high) << 64
+    }
+
+    pub(crate) fn set(&mut self, bits: u128) {
+        // SAFETY: the cell owns the global, and `&mut self` excludes everybody else.
+        unsafe { self.0.as_mut().value = halves(bits) }
+    }
+}
+
+/// The lower half of a value's bits and the upper one, which is 0 for all types but vectors.
+fn halves(bits: u128) -> [u64; 2] {
+    [bits as u64, (bits >> 64) as u64]
 }
 
 impl Drop for GlobalCell {

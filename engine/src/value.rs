@@ -45,6 +45,8 @@ pub enum ValType {
     F32,
     /// 64-bit float.
     F64,
+    /// 128-bit vector.
+    V128,
     /// Nullable reference to a function.
     FuncRef,
     /// Nullable reference to something of the host's.
@@ -56,6 +58,16 @@ impl ValType {
     pub fn is_ref(self) -> bool {
         matches!(self, ValType::FuncRef | ValType::ExternRef)
     }
+
+    /// Whether values of this type take two slots.
+    pub(crate) fn is_wide(self) -> bool {
+        self == ValType::V128
+    }
+}
+
+/// The slots that values of these types take, one after the other.
+pub(crate) fn slots_of(types: &[ValType]) -> u32 {
+    types.iter().map(|ty| 1 + u32::from(ty.is_wide())).sum()
 }
 
 impl fmt::Display for ValType {
@@ -65,6 +77,7 @@ impl fmt::Display for ValType {
             ValType::I64 => "i64",
             ValType::F32 => "f32",
             ValType::F64 => "f64",
+            ValType::V128 => "v128",
             ValType::FuncRef => "funcref",
             ValType::ExternRef => "externref",
         })
@@ -82,6 +95,8 @@ pub enum Val {
     F32(u32),
     /// Bits of a 64-bit float.
     F64(u64),
+    /// A vector; its first byte in memory is the lowest of the number.
+    V128(u128),
     /// A function, or null.
     FuncRef(Option<FuncId>),
     /// A number that stands for something of the host's, or null.
@@ -96,35 +111,71 @@ impl Val {
             Val::I64(_) => ValType::I64,
             Val::F32(_) => ValType::F32,
             Val::F64(_) => ValType::F64,
+            Val::V128(_) => ValType::V128,
             Val::FuncRef(_) => ValType::FuncRef,
             Val::ExternRef(_) => ValType::ExternRef,
         }
     }
 
     /// The value as a frame slot, a global and a table element hold it: 32-bit values are zero-extended, a null reference is
-    /// 0 and any other reference is its number plus 1.
+    /// 0 and any other reference is its number plus 1. Of a vector, which takes two slots, this is the lower half.
     pub fn raw(self) -> u64 {
+        self.bits() as u64
+    }
+
+    /// The value of type `ty` behind raw bits; the inverse of [`Val::raw`] for all types but vectors.
+    pub fn from_raw(ty: ValType, raw: u64) -> Val {
+        Val::from_bits(ty, u128::from(raw))
+    }
+
+    /// All bits of the value: [`Val::raw`], and whole vectors.
+    pub fn bits(self) -> u128 {
         match self {
-            Val::I32(v) => u64::from(v as u32),
-            Val::I64(v) => v as u64,
-            Val::F32(bits) => u64::from(bits),
-            Val::F64(bits) => bits,
-            Val::FuncRef(func) => func.map_or(0, |id| u64::from(id.0) + 1),
-            Val::ExternRef(host) => host.map_or(0, |number| u64::from(number) + 1),
+            Val::I32(v) => u128::from(v as u32),
+            Val::I64(v) => u128::from(v as u64),
+            Val::F32(bits) => u128::from(bits),
+            Val::F64(bits) => u128::from(bits),
+            Val::V128(bits) => bits,
+            Val::FuncRef(func) => func.map_or(0, |id| u128::from(id.0) + 1),
+            Val::ExternRef(host) => host.map_or(0, |number| u128::from(number) + 1),
         }
     }
 
-    /// The value of type `ty` behind raw bits; the inverse of [`Val::raw`].
-    pub fn from_raw(ty: ValType, raw: u64) -> Val {
-        let reference = || raw.checked_sub(1).map(|number| number as u32);
+    /// The value of type `ty` behind its bits; the inverse of [`Val::bits`].
+    pub fn from_bits(ty: ValType, bits: u128) -> Val {
+        let reference = || bits.checked_sub(1).map(|number| number as u32);
         match ty {
-            ValType::I32 => Val::I32(raw as i32),
-            ValType::I64 => Val::I64(raw as i64),
-            ValType::F32 => Val::F32(raw as u32),
-            ValType::F64 => Val::F64(raw),
+            ValType::I32 => Val::I32(bits as i32),
+            ValType::I64 => Val::I64(bits as i64),
+            ValType::F32 => Val::F32(bits as u32),
+            ValType::F64 => Val::F64(bits as u64),
+            ValType::V128 => Val::V128(bits),
             ValType::FuncRef => Val::FuncRef(reference().map(FuncId)),
             ValType::ExternRef => Val::ExternRef(reference()),
         }
+    }
+
+    /// The slots that these values fill, one after the other; a vector's lower half comes first.
+    pub(crate) fn to_slots(values: &[Val]) -> Vec<u64> {
+        let mut slots = Vec::with_capacity(values.len());
+        for value in values {
+            slots.push(value.raw());
+            if value.ty().is_wide() {
+                slots.push((value.bits() >> 64) as u64);
+            }
+        }
+        slots
+    }
+
+    /// The values of these types in as many slots as they take; the inverse of [`Val::to_slots`].
+    pub(crate) fn from_slots(types: &[ValType], slots: &[u64]) -> Vec<Val> {
+        let mut slots = slots.iter().map(|slot| u128::from(*slot));
+        let mut next = || slots.next().expect("as many slots as the types take");
+        let value = |ty: &ValType| {
+            let low = next();
+            Val::from_bits(*ty, if ty.is_wide() { low | next() << 64 } else { low })
+        };
+        types.iter().map(value).collect()
     }
 
     /// Zero, or the null reference, of type `ty`.
@@ -140,6 +191,7 @@ impl fmt::Display for Val {
             Val::I64(v) => write!(f, "{v}:i64"),
             Val::F32(bits) => write!(f, "{:?}:f32 (0x{bits:08x})", f32::from_bits(bits)),
             Val::F64(bits) => write!(f, "{:?}:f64 (0x{bits:016x})", f64::from_bits(bits)),
+            Val::V128(bits) => write!(f, "0x{bits:032x}:v128"),
             Val::FuncRef(None) => f.write_str("null:funcref"),
             Val::FuncRef(Some(id)) => write!(f, "{}:funcref", id.0),
             Val::ExternRef(None) => f.write_str("null:externref"),
@@ -272,8 +324,19 @@ mod tests {
         ];
         for value in values {
             assert_eq!(Val::from_raw(value.ty(), value.raw()), value);
+            assert_eq!(Val::from_bits(value.ty(), value.bits()), value);
         }
         assert_eq!(Val::I32(-1).raw(), 0xffff_ffff, "32-bit values are zero-extended");
+    }
+
+    #[test]
+    fn vectors_take_two_slots() {
+        let values = [Val::I32(-1), Val::V128(7 << 100 | 5), Val::V128(u128::MAX), Val::I64(3)];
+        let types = values.map(Val::ty);
+        let slots = Val::to_slots(&values);
+        assert_eq!(slots, [0xffff_ffff, 5, 7 << 36, u64::MAX, u64::MAX, 3]);
+        assert_eq!((slots_of(&types) as usize, Val::from_slots(&types, &slots)), (slots.len(), values.to_vec()));
+        assert_eq!(Val::V128(1 << 64 | 2).raw(), 2, "the lower half");
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub struct Progress {
 
 impl<'a> Replay<'a> {
     /// Loads the recorded module. `config` gives the limits on the stack and whether to count work; memory and table limits
-    /// and the treatment of NaNs are the recording's.
+    /// and the treatment of NaNs are the recording's. Relaxed SIMD is off when it had another meaning there.
     ///
     /// # Errors
     /// When the recording is unfinished or damaged, or the engine does not run such a module.
@@ -113,6 +113,7 @@ impl<'a> Replay<'a> {
         recording.outcome()?;
         let header = recording.header();
         let mut config = Config { canonicalize_nans: header.nan_canonical, ..config };
+        config.relaxed_simd &= header.relaxed_simd_deterministic;
         config.limits.memory_bytes_max = header.memory_bytes_max;
         config.limits.table_elements_max = header.table_elements_max;
         let module = Module::new(&Engine::new(config), recording.module()?).map_err(ReplayError::Engine)?;
@@ -299,7 +300,7 @@ impl<P: Probe + HostObserver> Driver<'_, P> {
                     let (expected, found) = (self.import_name(import), self.import_name(call.import));
                     return Err(self.diverged("which host function was called".to_string(), &expected, &found));
                 }
-                let found: Vec<Bits> = call.args.iter().map(|value| Bits::from(value.raw())).collect();
+                let found: Vec<Bits> = call.args.iter().map(|value| value.bits()).collect();
                 if found != args {
                     let what = format!("arguments of host call {}", self.import_name(import));
                     return Err(self.diverged(what, &format!("{args:x?}"), &format!("{found:x?}")));
@@ -308,7 +309,7 @@ impl<P: Probe + HostObserver> Driver<'_, P> {
                 Ok(())
             }
             (Step::Returned(values), Event::Leave { end }) => {
-                let found = End::Returned(values.iter().map(|value| Bits::from(value.raw())).collect());
+                let found = End::Returned(values.iter().map(|value| value.bits()).collect());
                 if found != end {
                     return Err(self.diverged("how the call ended".to_string(), &exit_of(&end), &exit_of(&found)));
                 }

@@ -87,7 +87,7 @@ fn wrong_use_and_bad_input_end_with_a_message_and_status_2() {
     write("flipped.wspr", &{ let mut bytes = recording.clone(); bytes[recording.len() / 3] ^= 4; bytes });
     write("later.wspr", &{ let mut bytes = recording.clone(); bytes[8] = 99; bytes });
     write("flipped.wspt", &{ let mut bytes = trace.clone(); bytes[trace.len() / 3] ^= 4; bytes });
-    write("simd.wat", br#"(module (func (export "run") (drop (v128.const i32x4 0 0 0 0))))"#);
+    write("threads.wat", br#"(module (memory 1 1 shared) (func (export "run")))"#);
     write("needs.wat", br#"(module (import "env" "now" (func)) (import "env" "then" (func)) (func (export "run")))"#);
     let cases: &[(&str, &[&str])] = &[
         // command line, what the message must say
@@ -101,7 +101,7 @@ fn wrong_use_and_bad_input_end_with_a_message_and_status_2() {
         ("report req.wspr", &["req.wspr"]),
         ("report flipped.wspt", &["flipped.wspt"]),
         ("report app.wasm", &["app.wasm"]),
-        ("trace simd.wat --invoke run", &["SIMD"]),
+        ("trace threads.wat --invoke run", &["threads"]),
         ("trace needs.wat --invoke run", &["env.now", "env.then", "--stub"]),
         ("trace needs.wat --invoke run --stub env", &["MODULE.NAME"]),
         ("trace lib.wasm --invoke rum -- 1", &["rum", "run"]),

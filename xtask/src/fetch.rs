@@ -80,12 +80,11 @@ fn make(program: &Program, options: &Options) -> Result<String> {
     Ok(hash)
 }
 
-/// The features that every program may use: WebAssembly 2.0 without SIMD, and the extensions that the engine runs.
+/// The features that every program may use: WebAssembly 2.0 and the extensions that the engine runs.
 fn validate(module: &Path) -> Result<()> {
     use wasmparser::{Validator, WasmFeatures};
     let mut features = WasmFeatures::WASM2;
-    features.remove(WasmFeatures::SIMD);
-    features.insert(WasmFeatures::TAIL_CALL | WasmFeatures::EXTENDED_CONST | WasmFeatures::MULTI_MEMORY);
+    features.insert(WasmFeatures::RELAXED_SIMD | WasmFeatures::TAIL_CALL | WasmFeatures::EXTENDED_CONST | WasmFeatures::MULTI_MEMORY);
     let bytes = std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
     Validator::new_with_features(features).validate_all(&bytes).context("the module uses a feature that the fixtures leave out")?;
     Ok(())

@@ -11,6 +11,7 @@ use crate::probe::{Probe, SiteId};
 use crate::state::StateView;
 use crate::store::Func;
 use crate::trap::TrapKind;
+use crate::value::slots_of;
 
 /// The raw values in `count` slots from `first`.
 ///
@@ -89,7 +90,7 @@ macro_rules! enter {
 macro_rules! leave_to_host {
     ($cx:ident, $sp:ident, $site:expr, $callee:expr, $import:expr, $ty:expr, $args:expr, $ret:expr, $func:expr) => {{
         if P::TRACED {
-            let params = (&(*$cx.store).types).get($ty).params().len() as u32;
+            let params = slots_of((&(*$cx.store).types).get($ty).params());
             probe::<P>($cx).host_call(SiteId($site), $import, values($sp.add($args as usize), params), $cx.work());
         }
         $cx.host = HostExit { func: $func, ret: $ret, callee: $callee, args: $args };

@@ -60,7 +60,7 @@ pub(crate) struct Entry {
     pub(crate) frame_bytes: u32,
     /// Parameter slots.
     pub(crate) params: u32,
-    /// Declared locals, zeroed at entry.
+    /// Slots of declared locals, zeroed at entry.
     pub(crate) zeroed: u32,
 }
 
@@ -139,6 +139,12 @@ macro_rules! slot {
         *($sp.add($offset as usize) as *mut u64)
     };
 }
+/// The two slots at a byte offset, as a place of one vector.
+macro_rules! vector {
+    ($sp:ident, $offset:expr) => {
+        *($sp.add($offset as usize) as *mut wasmi_core::V128)
+    };
+}
 /// Goes on at `$ip`.
 macro_rules! next {
     ($cx:ident, $ip:expr, $sp:expr, $mem:expr, $acc:expr) => {{
@@ -167,7 +173,7 @@ macro_rules! target {
         $ip.offset(field!($ip, $n) as i32 as isize)
     };
 }
-pub(crate) use {field, next, slot, target, trap};
+pub(crate) use {field, next, slot, target, trap, vector};
 
 /// Notes a trap and leaves the run.
 #[cold]

@@ -27,7 +27,7 @@ macro_rules! in_memory {
         }
     )*};
 }
-in_memory!(u8, i8, u16, i16, u32, i32, u64);
+in_memory!(u8, i8, u16, i16, u32, i32, u64, i64, u128);
 
 /// The role that a site field's low bits name.
 pub(super) fn rmw(bits: u32) -> Rmw {
@@ -120,7 +120,7 @@ pub(crate) fn push_handlers<V: StateView, P: Probe>(table: &mut Vec<Handler>) {
 ///
 /// # Safety
 /// `cx.store` must be the running store; the caller holds no other reference into its memories.
-unsafe fn memory_id(cx: &Cx, index: u32) -> MemoryId {
+pub(super) unsafe fn memory_id(cx: &Cx, index: u32) -> MemoryId {
     // SAFETY: the caller's promise.
     unsafe { (&(*cx.store).instances)[cx.instance as usize].memories[index as usize] }
 }
@@ -130,13 +130,13 @@ unsafe fn memory_id(cx: &Cx, index: u32) -> MemoryId {
 /// # Safety
 /// The caller must not hold another reference into it.
 #[inline(always)]
-unsafe fn the_store<'a>(cx: &Cx) -> &'a mut Store {
+pub(super) unsafe fn the_store<'a>(cx: &Cx) -> &'a mut Store {
     // SAFETY: the driver holds `&mut Store` and lends it to the handlers.
     unsafe { &mut *cx.store }
 }
 
 /// Checks a range of a memory; the trap is the same for all operators.
-fn in_bounds(at: u64, len: u64, size: usize) -> bool {
+pub(super) fn in_bounds(at: u64, len: u64, size: usize) -> bool {
     at.checked_add(len).is_some_and(|end| end <= size as u64)
 }
 

@@ -18,6 +18,7 @@ mod event;
 mod hooks;
 mod memory;
 mod table;
+mod vector;
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -33,7 +34,7 @@ use crate::state::{Committed, StateView};
 use crate::store::{DedupTypeId, Func, Store};
 use crate::translate::{Place, Request, translate};
 use crate::trap::{FrameInfo, Trap, TrapKind};
-use crate::value::{FuncId, InstanceId, Val};
+use crate::value::{FuncId, InstanceId, Val, slots_of};
 use cx::{BARRIER, Cx, DONE, Entry, Frame, HOST, Handler, HostExit, Ip, Regs, Sp, TRANSLATE, TRAP};
 
 /// How far a run got.
@@ -184,9 +185,11 @@ fn handler_table<S: StateView, P: Probe>() -> Arc<[Handler]> {
     use event::*;
     use memory::*;
     use table::*;
+    use vector::*;
     let mut handlers: Vec<Handler> = Vec::with_capacity(usize::from(OPCODES));
     alu::push_handlers(&mut handlers);
     memory::push_handlers::<S, P>(&mut handlers);
+    vector::push_handlers::<S, P>(&mut handlers);
     macro_rules! singles {
         ($($v:ident $h:ident $(::<$($g:ident),*>)?;)*) => { handlers.extend([$($h $(::<$($g),*>)? as Handler),*]) };
     }
@@ -274,7 +277,7 @@ impl Store {
             self.exec.entries.pop();
             return Ok(Step::Returned(results.to_vec()));
         }
-        let raw: Vec<u64> = results.iter().map(|v| v.raw()).collect();
+        let raw = Val::to_slots(results);
         probe.host_return(pending.import, &raw, self.work());
         let stack = self.exec.stack.as_ref().expect("something ran");
         // SAFETY: the caller's frame has room for the results where the arguments lay; the translator counted it.
@@ -321,16 +324,16 @@ impl Store {
     fn stack_top(&self) -> usize {
         self.exec.pending.last().map_or(0, |pending| {
             let ty = self.types.get(pending.ty);
-            pending.sp + pending.exit.args as usize + 8 * ty.params().len().max(ty.results().len())
+            pending.sp + pending.exit.args as usize + 8 * slots_of(ty.params()).max(slots_of(ty.results())) as usize
         })
     }
 
     fn start_wasm<P: Probe>(&mut self, probe: &mut P, instance: u32, index: u32, ty: DedupTypeId, base: usize, args: &[Val]) -> Step {
         let stack = self.exec.stack.as_ref().expect("prepared");
-        if base + 8 * args.len() > stack.bytes || self.exec.depth == self.exec.frames.len() {
+        let raw = Val::to_slots(args);
+        if base + 8 * raw.len() > stack.bytes || self.exec.depth == self.exec.frames.len() {
             return Step::Trapped(Trap::new(TrapKind::StackOverflow, Vec::new()));
         }
-        let raw: Vec<u64> = args.iter().map(|v| v.raw()).collect();
         // SAFETY: checked to fit just now.
         unsafe { core::ptr::copy_nonoverlapping(raw.as_ptr(), stack.base.as_ptr().add(base).cast::<u64>(), raw.len()) };
         self.exec.frames[self.exec.depth] = Frame { ret: 0, func: index, sp_delta: 0, instance: BARRIER };
@@ -462,8 +465,8 @@ impl Store {
                 let entry = self.exec.entries.pop().expect("what returns was entered");
                 let types = self.types.get(entry.ty).results();
                 // SAFETY: results lie in the first slots of the frame that returned.
-                let raw = unsafe { core::slice::from_raw_parts(cx.exit_sp.cast::<u64>(), types.len()) };
-                let results = types.iter().zip(raw).map(|(ty, raw)| Val::from_raw(*ty, *raw)).collect();
+                let raw = unsafe { core::slice::from_raw_parts(cx.exit_sp.cast::<u64>(), slots_of(types) as usize) };
+                let results = Val::from_slots(types, raw);
                 debug_assert_eq!((entry.barrier, entry.reported), (self.exec.depth, true));
                 probe.leave(self.work(), false);
                 Step::Returned(results)
@@ -474,8 +477,10 @@ impl Store {
                 let Func::Host { ty, import } = self.funcs[cx.host.callee as usize] else { unreachable!("only host functions leave") };
                 let types = self.types.get(ty).params();
                 // SAFETY: the arguments lie in the caller's frame.
-                let raw = unsafe { core::slice::from_raw_parts(cx.exit_sp.add(cx.host.args as usize).cast::<u64>(), types.len()) };
-                let args = types.iter().zip(raw).map(|(ty, raw)| Val::from_raw(*ty, *raw)).collect();
+                let first = unsafe { cx.exit_sp.add(cx.host.args as usize) };
+                // SAFETY: likewise.
+                let raw = unsafe { core::slice::from_raw_parts(first.cast::<u64>(), slots_of(types) as usize) };
+                let args = Val::from_slots(types, raw);
                 self.exec.pending.push(Pending { exit: cx.host, instance: cx.instance, sp, import, ty, direct: false, key: typeid::of::<P>() });
                 Step::HostCall(HostCall { import, args })
             }
@@ -592,7 +597,7 @@ impl Store {
         let module = &self.instances[instance as usize].module;
         let stubs: Box<[[u64; 2]]> = (0..module.func_count()).map(|f| [translate_stub as usize as u64, u64::from(f)]).collect();
         let entry = |(func, stub): (usize, &[u64; 2])| {
-            let params = module.func_type(func as u32).params().len() as u32;
+            let params = slots_of(module.func_type(func as u32).params());
             Entry { code: stub.as_ptr().cast(), frame_bytes: params * 8, params, zeroed: 0 }
         };
         let entries = stubs.iter().enumerate().map(entry).collect();

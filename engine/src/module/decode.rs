@@ -224,10 +224,11 @@ fn const_expr(expr: &wasmparser::ConstExpr<'_>) -> Result<ConstExpr, Error> {
     while !reader.eof() {
         let (op, offset) = reader.read_with_offset()?;
         ops.push(match op {
-            Operator::I32Const { value } => ConstOp::Const(u64::from(value as u32)),
-            Operator::I64Const { value } => ConstOp::Const(value as u64),
-            Operator::F32Const { value } => ConstOp::Const(u64::from(value.bits())),
-            Operator::F64Const { value } => ConstOp::Const(value.bits()),
+            Operator::I32Const { value } => ConstOp::Const(u128::from(value as u32)),
+            Operator::I64Const { value } => ConstOp::Const(u128::from(value as u64)),
+            Operator::F32Const { value } => ConstOp::Const(u128::from(value.bits())),
+            Operator::F64Const { value } => ConstOp::Const(u128::from(value.bits())),
+            Operator::V128Const { value } => ConstOp::Const(u128::from_le_bytes(*value.bytes())),
             Operator::RefNull { .. } => ConstOp::Const(0),
             Operator::RefFunc { function_index } => ConstOp::RefFunc(function_index),
             Operator::GlobalGet { global_index } => ConstOp::GlobalGet(global_index),

@@ -2,16 +2,23 @@
 
 use wasmparser::{Operator, Parser, Payload, TypeRef, ValidPayload, Validator, WasmFeatures};
 
+use crate::config::Config;
 use crate::error::Error;
 
-/// WebAssembly 2.0 without SIMD, with tail calls, extended constants and multiple memories.
-pub(crate) const SUPPORTED: WasmFeatures = WasmFeatures::WASM2
-    .difference(WasmFeatures::SIMD)
+/// WebAssembly 2.0 with relaxed SIMD, tail calls, extended constants and multiple memories.
+const SUPPORTED: WasmFeatures = WasmFeatures::WASM2
+    .union(WasmFeatures::RELAXED_SIMD)
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST)
     .union(WasmFeatures::MULTI_MEMORY);
 
-/// What is refused by name, in the order in which it is tried.
+/// What of that a configuration switches off.
+fn switched_off(config: &Config) -> WasmFeatures {
+    let switches = [(config.simd, WasmFeatures::SIMD), (config.relaxed_simd, WasmFeatures::RELAXED_SIMD)];
+    switches.iter().filter(|(on, _)| !on).fold(WasmFeatures::empty(), |off, (_, feature)| off | *feature)
+}
+
+/// What is refused by name where it is not supported or switched off, in the order in which it is tried.
 const REFUSED: &[(WasmFeatures, &str)] = &[
     (WasmFeatures::SIMD, "SIMD"),
     (WasmFeatures::RELAXED_SIMD, "relaxed SIMD"),
@@ -33,10 +40,11 @@ const REFUSED: &[(WasmFeatures, &str)] = &[
 /// Validates a module whole, functions included.
 ///
 /// # Errors
-/// [`Error::Unsupported`], naming the features, when the module is valid with more features than [`SUPPORTED`]; otherwise
-/// [`Error::Invalid`].
-pub(super) fn validate(bytes: &[u8]) -> Result<(), Error> {
-    validate_with(bytes, SUPPORTED).map_err(|error| explain(bytes, error))
+/// [`Error::Unsupported`], naming the features, when the module is valid with more features than there are,
+/// [`Error::SwitchedOff`] when it is valid with more than the configuration has on; otherwise [`Error::Invalid`].
+pub(super) fn validate(bytes: &[u8], config: &Config) -> Result<(), Error> {
+    let allowed = SUPPORTED.difference(switched_off(config));
+    validate_with(bytes, allowed).map_err(|error| explain(bytes, allowed, error))
 }
 
 fn validate_with(bytes: &[u8], features: WasmFeatures) -> Result<(), wasmparser::Error> {
@@ -55,16 +63,21 @@ fn validate_with(bytes: &[u8], features: WasmFeatures) -> Result<(), wasmparser:
 }
 
 /// Tells a module that needs a feature from an invalid one.
-fn explain(bytes: &[u8], error: wasmparser::Error) -> Error {
-    let Some(missing) = missing_features(bytes, &error) else {
+fn explain(bytes: &[u8], allowed: WasmFeatures, error: wasmparser::Error) -> Error {
+    let Some(missing) = missing_features(bytes, allowed, &error) else {
         return error.into();
     };
     let detail = operator_at(bytes, error.offset()).unwrap_or_else(|| error.message().to_owned());
-    Error::Unsupported { features: missing.join(", "), detail, offset: error.offset() }
+    let names: Vec<&str> = REFUSED.iter().filter(|(feature, _)| missing.intersects(*feature)).map(|(_, name)| *name).collect();
+    let (features, offset) = (names.join(", "), error.offset());
+    match SUPPORTED.contains(missing) {
+        true => Error::SwitchedOff { features, detail, offset },
+        false => Error::Unsupported { features, detail, offset },
+    }
 }
 
 /// The refused features that the module cannot do without, or `None` when it is invalid with all of them.
-fn missing_features(bytes: &[u8], first: &wasmparser::Error) -> Option<Vec<&'static str>> {
+fn missing_features(bytes: &[u8], allowed: WasmFeatures, first: &wasmparser::Error) -> Option<WasmFeatures> {
     // Quick way: the validator often says what is missing.
     let mut needed = WasmFeatures::empty();
     let mut error = Some(first.clone());
@@ -74,15 +87,15 @@ fn missing_features(bytes: &[u8], first: &wasmparser::Error) -> Option<Vec<&'sta
             break;
         }
         needed |= missing;
-        error = validate_with(bytes, SUPPORTED | needed).err();
+        error = validate_with(bytes, allowed | needed).err();
     }
     if error.is_some() {
         // Slow way: with everything on, switch off one at a time what validation does not miss.
         needed = REFUSED.iter().fold(WasmFeatures::empty(), |all, (feature, _)| all | *feature);
-        validate_with(bytes, SUPPORTED | needed).ok()?;
+        validate_with(bytes, allowed | needed).ok()?;
         for (feature, _) in REFUSED {
             let fewer = needed.difference(*feature);
-            if validate_with(bytes, SUPPORTED | fewer).is_ok() {
+            if validate_with(bytes, allowed | fewer).is_ok() {
                 needed = fewer;
             }
         }
@@ -91,7 +104,7 @@ fn missing_features(bytes: &[u8], first: &wasmparser::Error) -> Option<Vec<&'sta
     if needed.contains(WasmFeatures::MEMORY64) && !has_64_bit_indices(bytes) {
         return None;
     }
-    Some(REFUSED.iter().filter(|(feature, _)| needed.intersects(*feature)).map(|(_, name)| *name).collect())
+    Some(needed)
 }
 
 /// Whether a memory or a table has 64-bit indices.

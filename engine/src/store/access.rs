@@ -3,7 +3,7 @@
 //! Ids are made by a store and are good for that store only; a foreign id names something else there, or panics when there is
 //! nothing of that number.
 
-use super::{Func, Global, GlobalCell, Store};
+use super::{Func, GlobalCell, Store};
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::module::{ExportItem, Module};
@@ -48,7 +48,7 @@ impl Store {
         if init.ty() != ty.content {
             return Err(Error::BadWrite(format!("a global of type {} cannot hold {init}", ty.content)));
         }
-        Ok(self.add_global(Global { value: init.raw(), ty }))
+        Ok(self.add_global(ty, init.bits()))
     }
 
     /// The module that an instance was made from.
@@ -165,13 +165,13 @@ impl Store {
 
     /// The value of a global.
     pub fn global(&self, global: GlobalId) -> Val {
-        let global = self.globals[global.index()].get();
-        Val::from_raw(global.ty.content, global.value)
+        let global = &self.globals[global.index()];
+        Val::from_bits(global.ty().content, global.bits())
     }
 
     /// The type of a global.
     pub fn global_type(&self, global: GlobalId) -> GlobalType {
-        self.globals[global.index()].get().ty
+        self.globals[global.index()].ty()
     }
 
     /// Sets a mutable global.
@@ -183,7 +183,7 @@ impl Store {
         if !ty.mutable || value.ty() != ty.content {
             return Err(Error::BadWrite(format!("a {} cannot be set to {value}", ExternType::Global(ty))));
         }
-        self.globals[global.index()].set(value.raw());
+        self.globals[global.index()].set(value.bits());
         Ok(())
     }
 
@@ -232,8 +232,8 @@ impl Store {
         FuncId(self.funcs.len() as u32 - 1)
     }
 
-    pub(super) fn add_global(&mut self, global: Global) -> GlobalId {
-        self.globals.push(GlobalCell::new(global));
+    pub(super) fn add_global(&mut self, ty: GlobalType, bits: u128) -> GlobalId {
+        self.globals.push(GlobalCell::new(ty, bits));
         GlobalId(self.globals.len() as u32 - 1)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Func, Global, Instance, Store};
+use super::{Func, Instance, Store};
 use crate::error::{Error, InstantiateError};
 use crate::module::{ConstExpr, ConstOp, ElemItems, ElemMode, Import, Module};
 use crate::trap::{Trap, TrapKind};
@@ -115,7 +115,7 @@ impl Store {
         let own = &inner.globals[inner.imported.globals as usize..];
         for (ty, init) in own.iter().zip(&inner.global_inits) {
             let value = self.eval(instance, init);
-            let id = self.add_global(Global { value, ty: *ty });
+            let id = self.add_global(*ty, value);
             instance.globals.push(id);
             instance.global_ptrs.push(self.globals[id.index()].ptr());
         }
@@ -127,7 +127,7 @@ impl Store {
         let inner = instance.module.inner();
         for (defined, init) in inner.table_inits.iter().enumerate() {
             if let Some(init) = init {
-                let value = self.eval(instance, init);
+                let value = self.eval(instance, init) as u64;
                 let id = instance.tables[inner.imported.tables as usize + defined];
                 self.tables[id.index()].elems.fill(value);
             }
@@ -137,7 +137,7 @@ impl Store {
     fn elem_refs(&self, instance: &Instance, items: &ElemItems) -> Arc<[u64]> {
         match items {
             ElemItems::Funcs(funcs) => funcs.iter().map(|func| raw_func(instance.funcs[*func as usize])).collect(),
-            ElemItems::Exprs(exprs) => exprs.iter().map(|expr| self.eval(instance, expr)).collect(),
+            ElemItems::Exprs(exprs) => exprs.iter().map(|expr| self.eval(instance, expr) as u64).collect(),
         }
     }
 
@@ -180,17 +180,18 @@ impl Store {
         Ok(())
     }
 
-    /// The raw bits that a constant expression computes. It may use the globals that the instance has so far.
-    fn eval(&self, instance: &Instance, expr: &ConstExpr) -> u64 {
-        let mut stack: Vec<u64> = Vec::new();
+    /// The bits that a constant expression computes. It may use the globals that the instance has so far.
+    fn eval(&self, instance: &Instance, expr: &ConstExpr) -> u128 {
+        let mut stack: Vec<u128> = Vec::new();
         for op in &expr.0 {
             let value = match *op {
                 ConstOp::Const(bits) => bits,
-                ConstOp::GlobalGet(index) => self.globals[instance.globals[index as usize].index()].get().value,
-                ConstOp::RefFunc(index) => raw_func(instance.funcs[index as usize]),
+                ConstOp::GlobalGet(index) => self.globals[instance.globals[index as usize].index()].bits(),
+                ConstOp::RefFunc(index) => u128::from(raw_func(instance.funcs[index as usize])),
                 arithmetic => {
                     let (right, left) = (stack.pop(), stack.pop());
-                    binary(arithmetic, left.expect("valid expression"), right.expect("valid expression"))
+                    let operand = |bits: Option<u128>| bits.expect("valid expression") as u64;
+                    u128::from(binary(arithmetic, operand(left), operand(right)))
                 }
             };
             stack.push(value);

@@ -7,10 +7,12 @@ use super::code::{Pos, Taken};
 use super::stack::{Home, Holder, Value};
 use super::trace::EndedLoop;
 use crate::isa::{self, BinaryOp, Operand, Single};
+use crate::value::{FuncType, ValType, slots_of};
 
 /// An open block.
 pub(super) struct Control {
     kind: Kind,
+    ty: BlockType,
     /// Stack height below the block's parameters.
     height: usize,
     params: usize,
@@ -56,13 +58,16 @@ impl Control {
     }
 }
 
-impl Translator<'_> {
-    pub(super) fn push_function(&mut self, results: u32) {
+impl<'t> Translator<'t> {
+    pub(super) fn push_function(&mut self) {
+        let ty = BlockType::FuncType(self.module.func_type_index(self.func));
+        let (_, results) = self.arity(ty);
         self.controls.push(Control {
             kind: Kind::Function,
+            ty,
             height: 0,
             params: 0,
-            results: results as usize,
+            results,
             fixups: Vec::new(),
             entered: true,
             number: 0,
@@ -80,13 +85,32 @@ impl Translator<'_> {
         }
     }
 
+    /// Which parameters of a block are vectors.
+    fn params_of(&self, ty: BlockType) -> impl Iterator<Item = bool> + use<'t> {
+        let params = match ty {
+            BlockType::FuncType(index) => self.module.type_at(index).params(),
+            _ => &[],
+        };
+        params.iter().map(|ty| ty.is_wide())
+    }
+
+    /// Which results of a block are vectors.
+    fn results_of(&self, ty: BlockType) -> impl Iterator<Item = bool> + use<'t> {
+        let (one, results) = match ty {
+            BlockType::Empty => (None, &[][..]),
+            BlockType::Type(ty) => (Some(ty == wasmparser::ValType::V128), &[][..]),
+            BlockType::FuncType(index) => (None, self.module.type_at(index).results()),
+        };
+        one.into_iter().chain(results.iter().map(|ty| ty.is_wide()))
+    }
+
     fn open(&mut self, kind: Kind, ty: BlockType) {
         let (params, results) = self.arity(ty);
         // In unreachable code nothing is on the stack for the parameters.
         let height = if self.reachable { self.values.len() - params } else { self.values.len() };
         self.controls_count += 1;
         let number = self.controls_count;
-        self.controls.push(Control { kind, height, params, results, fixups: Vec::new(), entered: self.reachable, number });
+        self.controls.push(Control { kind, ty, height, params, results, fixups: Vec::new(), entered: self.reachable, number });
     }
 
     pub(super) fn block(&mut self, ty: BlockType) {
@@ -166,14 +190,15 @@ impl Translator<'_> {
         if let Kind::If { otherwise: Some(at) } = control.kind {
             self.code.set_target(at, self.code.here());
         }
-        self.reset_to(control.height, control.params, control.start_label());
+        self.reset_to(control.height);
+        self.push_merged(control.start_label(), self.params_of(control.ty));
         self.reachable = control.entered;
         control.kind = Kind::Else;
         self.controls.push(control);
     }
 
-    /// The values above `height` are the `count` values of a label, in their canonical slots.
-    fn reset_to(&mut self, height: usize, count: usize, label: u32) {
+    /// The values above `height` are gone.
+    fn reset_to(&mut self, height: usize) {
         while self.values.len() > height {
             let value = self.values.pop().expect("not empty");
             if let Home::Local(local) = value.home {
@@ -182,8 +207,12 @@ impl Translator<'_> {
         }
         self.flushed = self.flushed.min(height);
         self.holder = Holder::Nothing;
-        for i in 0..count {
-            self.push(Value { maybe_result: self.label_holds(label, i), ..Value::new(Home::Canonical) });
+    }
+
+    /// The values of a label, of these types, are in their canonical slots.
+    fn push_merged(&mut self, label: u32, wide: impl Iterator<Item = bool>) {
+        for (i, wide) in wide.enumerate() {
+            self.push(Value { wide, maybe_result: self.label_holds(label, i), ..Value::new(Home::Canonical) });
         }
     }
 
@@ -231,7 +260,8 @@ impl Translator<'_> {
         for at in &control.fixups {
             self.code.set_target(*at, self.code.here());
         }
-        self.reset_to(control.height, control.results, control.end_label());
+        self.reset_to(control.height);
+        self.push_merged(control.end_label(), self.results_of(control.ty));
         self.reachable = reached;
     }
 
@@ -305,11 +335,14 @@ impl Translator<'_> {
             return self.return_keeping_stack(arity);
         }
         let first = self.values.len() - arity;
-        let base = self.controls[index].height;
-        for i in 0..arity {
-            self.copy_to(first + i, self.canonical(base + i));
+        // Targets are not above their sources, and both ascend: no source is overwritten before it is read.
+        let base = self.canonical(self.controls[index].height);
+        let mut to = base;
+        for i in first..self.values.len() {
+            self.copy_to(i, to);
+            to += self.values[i].slots();
         }
-        self.clear_flow(self.controls[index].branch_label(), first, arity, self.canonical(base));
+        self.clear_flow(self.controls[index].branch_label(), first, arity, base);
         for inner in (index + 1..self.controls.len()).rev() {
             if let Kind::Loop { ordinal, reports: true, .. } = self.controls[inner].kind {
                 self.code.single(Single::LoopExit, &[self.func, ordinal]);
@@ -397,16 +430,23 @@ impl Translator<'_> {
             for index in first..self.values.len() {
                 self.copy_to(index, self.canonical(index));
             }
-            for i in 0..count {
-                let from = self.canonical(first + i) * 8;
-                self.code.single(Single::Copy, &[i as u32 * 8, from]);
-            }
-            self.code.single(Single::Ret, &[count as u32]);
+            let (from, end) = (self.canonical(first), self.canonical(self.values.len()));
+            self.copy_down(from, end - from);
+            self.code.single(Single::Ret, &[end - from]);
+            return;
+        }
+        if self.values[first].wide {
+            let from = match self.values[first].home {
+                Home::Local(local) => self.local_slot(local),
+                _ => self.canonical(first),
+            };
+            self.copy(0, from, true);
+            self.code.single(Single::Ret, &[2]);
             return;
         }
         match self.values[first].home {
             Home::Acc => self.code.single(Single::RetA, &[0]),
-            Home::Local(local) => self.code.single(Single::RetS, &[local * 8]),
+            Home::Local(local) => self.code.single(Single::RetS, &[self.local_slot(local) * 8]),
             Home::Canonical => self.code.single(Single::RetS, &[self.canonical(first) * 8]),
             Home::Const(raw) if raw >> 32 == 0 => self.code.single(Single::RetI, &[raw as u32]),
             Home::Const(raw) => {
@@ -414,6 +454,13 @@ impl Translator<'_> {
                 self.code.single(Single::Ret, &[1])
             }
         };
+    }
+
+    /// Copies `count` slots from `from` up to the frame's first slots.
+    fn copy_down(&mut self, from: u32, count: u32) {
+        for i in 0..count {
+            self.copy(i, from + i, false);
+        }
     }
 
     /// Pops a call's arguments into their slots and gives the first one's height.
@@ -430,14 +477,18 @@ impl Translator<'_> {
         first
     }
 
-    /// After a call: its results are in the slots from `first`.
-    fn arrived(&mut self, callee: Option<u32>, first: usize, results: usize) {
+    /// After a call: its results are in the slots of the heights that follow.
+    fn arrived(&mut self, callee: Option<u32>, results: &[ValType]) {
         self.code.close_block();
-        let maybe_result = self.results_arrived(callee, self.canonical(first), results as u32);
-        for _ in 0..results {
-            self.push(Value { maybe_result, ..Value::new(Home::Canonical) });
+        let maybe_result = self.results_arrived(callee, self.canonical(self.values.len()), results);
+        for ty in results {
+            self.push(Value { maybe_result, wide: ty.is_wide(), ..Value::new(Home::Canonical) });
         }
-        self.height_max = self.height_max.max(first + results);
+    }
+
+    /// Makes room for a call's arguments, and then its results, from slot `first` up.
+    fn reserve_call(&mut self, first: u32, ty: &FuncType) {
+        self.reserve(first + slots_of(ty.params()).max(slots_of(ty.results())));
     }
 
     /// Where the caller goes on, as the field of a call of `words` words says it.
@@ -446,41 +497,41 @@ impl Translator<'_> {
     }
 
     pub(super) fn call(&mut self, callee: u32) {
-        let ty = self.module.func_type(callee);
-        let (params, results) = (ty.params().len(), ty.results().len());
-        let first = self.arguments(params);
+        let module = self.module;
+        let ty = module.func_type(callee);
+        let first = self.arguments(ty.params().len());
+        let first = self.canonical(first);
         let site = self.site();
         let op = if callee < self.module.imported_func_count() { Single::CallImport } else { Single::Call };
-        let fields = [callee, self.canonical(first) * 8, self.return_offset(4), self.func, site];
-        self.height_max = self.height_max.max(first + params.max(results));
+        let fields = [callee, first * 8, self.return_offset(4), self.func, site];
+        self.reserve_call(first, ty);
         self.code.single(op, &fields);
-        self.arrived(Some(callee), first, results);
+        self.arrived(Some(callee), ty.results());
     }
 
     pub(super) fn call_indirect(&mut self, type_index: u32, table: u32) {
-        let ty = self.module.type_at(type_index);
-        let (params, results) = (ty.params().len(), ty.results().len());
+        let module = self.module;
+        let ty = module.type_at(type_index);
         let (value, index) = self.pop_slot();
         self.used(&value);
         // The index may be in the slot above the arguments, or a local: both stay as they are.
-        let first = self.arguments(params);
+        let first = self.arguments(ty.params().len());
+        let first = self.canonical(first);
         let site = self.site();
-        let ty = self.type_ids[type_index as usize].0;
-        let fields = [table, self.canonical(first) * 8, self.return_offset(5), self.func, site, index * 8, ty];
-        self.height_max = self.height_max.max(first + params.max(results));
+        let ty_id = self.type_ids[type_index as usize].0;
+        let fields = [table, first * 8, self.return_offset(5), self.func, site, index * 8, ty_id];
+        self.reserve_call(first, ty);
         self.code.single(Single::CallIndirect, &fields);
-        self.arrived(None, first, results);
+        self.arrived(None, ty.results());
     }
 
     pub(super) fn return_call(&mut self, callee: u32) {
-        let params = self.module.func_type(callee).params().len();
-        let first = self.arguments(params);
+        let module = self.module;
+        let params = module.func_type(callee).params();
+        let first = self.arguments(params.len());
         let site = self.site();
         self.code.close_block();
-        for i in 0..params {
-            let from = self.canonical(first + i) * 8;
-            self.code.single(Single::Copy, &[i as u32 * 8, from]);
-        }
+        self.copy_down(self.canonical(first), slots_of(params));
         let op = if callee < self.module.imported_func_count() { Single::ReturnCallImport } else { Single::ReturnCall };
         let fields = [callee, 0, self.return_offset(4), self.func, site];
         self.code.single(op, &fields);
@@ -488,24 +539,25 @@ impl Translator<'_> {
     }
 
     pub(super) fn return_call_indirect(&mut self, type_index: u32, table: u32) {
-        let params = self.module.type_at(type_index).params().len();
+        let module = self.module;
+        let params = module.type_at(type_index).params();
         let (value, index) = self.pop_slot();
         self.used(&value);
-        let first = self.arguments(params);
+        let first = self.arguments(params.len());
         let site = self.site();
         self.code.close_block();
         let ty = self.type_ids[type_index as usize].0;
         let args = self.canonical(first) * 8;
-        let fields = [table, args, self.return_offset(5), self.func, site, index * 8, ty, params as u32];
+        let fields = [table, args, self.return_offset(5), self.func, site, index * 8, ty, slots_of(params)];
         self.code.single(Single::ReturnCallIndirect, &fields);
         self.finish_tail_call(params);
     }
 
     /// A host function that was tail-called comes back to this `ret`. The callee's parameters may outgrow the locals here.
-    fn finish_tail_call(&mut self, params: usize) {
-        let results = self.result_count();
-        self.code.single(Single::Ret, &[results as u32]);
-        self.height_max = self.height_max.max(params.max(results));
+    fn finish_tail_call(&mut self, params: &[ValType]) {
+        let results = slots_of(self.module.func_type(self.func).results());
+        self.code.single(Single::Ret, &[results]);
+        self.reserve(slots_of(params).max(results));
         self.reachable = false;
     }
 
@@ -517,6 +569,14 @@ impl Translator<'_> {
         let (left, a) = self.pop_slot();
         self.used(&left);
         let dest = self.result_field();
+        if left.wide {
+            let (op, fields) = match place {
+                Operand::Acc => (Single::VectorSelectA, [dest, a * 8, b * 8, 0]),
+                place => (Single::VectorSelectS, [dest, a * 8, b * 8, place.field()]),
+            };
+            let at = self.code.single(op, &fields);
+            return self.push_vector(at);
+        }
         let at = match place {
             Operand::Acc => {
                 self.holder = Holder::Nothing;

@@ -3,6 +3,7 @@
 //! ```text
 //! operators ─► operator.rs (what each one does) ─► stack.rs (where values are) ─► code.rs (instructions)
 //!                    │ control.rs (labels, branches)      trace.rs (events, roles) ◄─ carried.rs (which locals)
+//!                    │ vector.rs (operators on vectors)
 //! ```
 //!
 //! A value on the operand stack is one of: a local that was not written since, a constant, the accumulator, or the *canonical*
@@ -15,6 +16,7 @@ mod control;
 mod operator;
 mod stack;
 mod trace;
+mod vector;
 
 use std::sync::Arc;
 
@@ -53,15 +55,16 @@ struct Translator<'a> {
     type_ids: &'a [DedupTypeId],
     canonicalize: bool,
     code: code::Emitter,
-    /// Slots of parameters and declared locals.
-    locals: u32,
+    /// The first slot of each parameter and declared local, and one past the last: the first slot of the operand stack.
+    local_slots: &'a [u32],
     values: Vec<Value>,
     /// Values below this height are neither locals nor in the accumulator.
     flushed: usize,
     /// Per local, how many values on the stack stand for it.
     pending: Vec<u32>,
     holder: Holder,
-    height_max: usize,
+    /// The slots that the frame needs.
+    slots_max: u32,
     controls: Vec<Control>,
     /// Blocks, loops and ifs seen so far.
     controls_count: u32,
@@ -83,16 +86,20 @@ pub(crate) fn translate(request: Request<'_>) -> Result<Code, Error> {
     let range = module.func_body(func).expect("only functions with a body are translated");
     let bytes = &module.bytes()[range.clone()];
     let body = FunctionBody::new(BinaryReader::new(bytes, range.start));
-    let params = module.func_type(func).params().len() as u32;
-    let mut declared = 0u32;
-    for group in body.get_locals_reader().map_err(invalid)? {
-        declared += group.map_err(invalid)?.0;
+    let mut local_slots = vec![0];
+    for ty in module.func_type(func).params() {
+        add_locals(&mut local_slots, ty.is_wide(), 1);
     }
-    let given = Given { module, func, type_ids, params, declared, mapped };
+    let params = end_of(&local_slots);
+    for group in body.get_locals_reader().map_err(invalid)? {
+        let (count, ty) = group.map_err(invalid)?;
+        add_locals(&mut local_slots, ty == wasmparser::ValType::V128, count);
+    }
+    let locals = local_slots.len() as u32 - 1;
+    let given = Given { module, func, type_ids, params, local_slots: &local_slots, mapped };
     let Some((plan, sites)) = traced else { return pass(&given, &body, counted, None) };
     let (mut holders, before) = (Holders::default(), sites.len());
     for number in 1.. {
-        let locals = params + declared;
         let tracing = Tracing::new(module, func, locals, &plan, sites, &mut holders, &body).map_err(invalid)?;
         let code = pass(&given, &body, true, Some(tracing))?;
         if !holders.grew() {
@@ -111,43 +118,55 @@ struct Given<'a> {
     module: &'a Module,
     func: u32,
     type_ids: &'a [DedupTypeId],
+    /// Slots of parameters.
     params: u32,
-    declared: u32,
+    local_slots: &'a [u32],
     mapped: bool,
 }
 
 /// One pass over a function's operators.
 fn pass(given: &Given<'_>, body: &FunctionBody<'_>, counted: bool, tracing: Option<Tracing<'_>>) -> Result<Code, Error> {
-    let Given { module, func, type_ids, params, declared, mapped } = *given;
-    let locals = params + declared;
+    let Given { module, func, type_ids, params, local_slots, mapped } = *given;
+    let slots = end_of(local_slots);
     let mut translator = Translator {
         module,
         func,
         type_ids,
         canonicalize: module.engine().config().canonicalize_nans,
         code: code::Emitter::new(counted, mapped),
-        locals,
+        local_slots,
         values: Vec::new(),
         flushed: 0,
-        pending: vec![0; locals as usize],
+        pending: vec![0; local_slots.len() - 1],
         holder: Holder::Nothing,
-        height_max: 0,
+        slots_max: slots,
         controls: Vec::new(),
         controls_count: 0,
         reachable: true,
         loops: 0,
         tracing,
     };
-    translator.push_function(module.func_type(func).results().len() as u32);
+    translator.push_function();
     let mut reader = body.get_operators_reader().map_err(invalid)?;
     while !reader.eof() {
         let (operator, offset) = reader.read_with_offset().map_err(invalid)?;
         translator.operator(&operator, offset as u32);
     }
-    let frame_slots = locals as usize + translator.height_max + 1;
-    let frame_bytes = u32::try_from(frame_slots * 8).map_err(|_| too_large(func))?;
+    let frame_bytes = u32::try_from((translator.slots_max as usize + 1) * 8).map_err(|_| too_large(func))?;
     let linkable = translator.code.finish().ok_or_else(|| too_large(func))?;
-    Ok(Code { words: linkable.0, headers: linkable.1, places: linkable.2, frame_bytes, params, zeroed: declared })
+    Ok(Code { words: linkable.0, headers: linkable.1, places: linkable.2, frame_bytes, params, zeroed: slots - params })
+}
+
+/// Adds the slots of `count` locals.
+fn add_locals(slots: &mut Vec<u32>, wide: bool, count: u32) {
+    for _ in 0..count {
+        slots.push(end_of(slots) + 1 + u32::from(wide));
+    }
+}
+
+/// One past the slots of all locals so far.
+fn end_of(slots: &[u32]) -> u32 {
+    slots.last().copied().unwrap_or(0)
 }
 
 fn invalid(error: wasmparser::BinaryReaderError) -> Error {

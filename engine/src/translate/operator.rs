@@ -165,7 +165,9 @@ impl Translator<'_> {
         if let Some(op) = unary_of(op) {
             return self.unary(op);
         }
-        self.rare(op);
+        if !self.vector(op) {
+            self.rare(op);
+        }
     }
 
     /// Emits an instruction with a result whose slot is in field 0 and that writes the slot always.
@@ -178,14 +180,14 @@ impl Translator<'_> {
     }
 
     /// Pops an operand of a rare operator and gives its slot's byte offset.
-    fn slot_field(&mut self) -> u32 {
+    pub(super) fn slot_field(&mut self) -> u32 {
         let (value, slot) = self.pop_slot();
         self.used(&value);
         slot * 8
     }
 
     /// Pops three operands and gives their slots' byte offsets in the order in which they were pushed.
-    fn three_slots(&mut self) -> [u32; 3] {
+    pub(super) fn three_slots(&mut self) -> [u32; 3] {
         let third = self.slot_field();
         let second = self.slot_field();
         [self.slot_field(), second, third]
@@ -236,7 +238,12 @@ impl Translator<'_> {
     }
 
     fn global_get(&mut self, global: u32) {
-        let site = if self.module.global_type(global).mutable { self.site() } else { 0 };
+        let ty = self.module.global_type(global);
+        let site = if ty.mutable { self.site() } else { 0 };
+        if ty.content.is_wide() {
+            let at = self.code.single(Single::VectorGlobalGet, &[self.result_field(), global, site]);
+            return self.push_vector(at);
+        }
         self.stored_result(Single::GlobalGet, &[global, site]);
     }
 
@@ -254,7 +261,11 @@ impl Translator<'_> {
         let (value, place) = self.pop_place();
         self.used(&value);
         let site = self.site();
-        let op = if place == Operand::Acc { Single::GlobalSetA } else { Single::GlobalSetS };
+        let op = match place {
+            Operand::Acc => Single::GlobalSetA,
+            _ if value.wide => Single::VectorGlobalSet,
+            _ => Single::GlobalSetS,
+        };
         self.code.single(op, &[global, place.field(), site]);
     }
 

@@ -1,4 +1,7 @@
 //! Where operand values are, and how they get into slots or the accumulator.
+//!
+//! Stack heights and local indices count values; slots count 64-bit words. A vector takes two slots, so that neither is the other
+//! plus a constant: [`Translator::canonical`] and [`Translator::local_slot`] are the only ways from the one to the other.
 
 use super::Translator;
 use super::code::Pos;
@@ -21,6 +24,12 @@ pub(super) enum Home {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value {
     pub(super) home: Home,
+    /// The first slot of its height; set when it is pushed.
+    pub(super) slot: u32,
+    /// A vector, which takes two slots: in a local or in its canonical slots, never in the accumulator and no constant.
+    pub(super) wide: bool,
+    /// The instruction that wrote a vector to its canonical slots, while nothing can reach the code behind it from elsewhere.
+    pub(super) producer: Option<Pos>,
     /// Traced code: may be a unit's result that only moved so far.
     pub(super) maybe_result: bool,
     /// Traced code: number of the read-modify-write chain that it belongs to, or 0.
@@ -29,7 +38,12 @@ pub(super) struct Value {
 
 impl Value {
     pub(super) fn new(home: Home) -> Value {
-        Value { home, maybe_result: false, chain: 0 }
+        Value { home, slot: 0, wide: false, producer: None, maybe_result: false, chain: 0 }
+    }
+
+    /// The slots that it takes.
+    pub(super) fn slots(&self) -> u32 {
+        1 + u32::from(self.wide)
     }
 }
 
@@ -68,17 +82,36 @@ pub(super) fn immediate(raw: u64, width: Width) -> Option<u32> {
 }
 
 impl Translator<'_> {
-    /// The slot of a stack height.
+    /// The first slot of a stack height, which may be one above the topmost value.
     pub(super) fn canonical(&self, index: usize) -> u32 {
-        self.locals + index as u32
+        match index.checked_sub(1) {
+            None => super::end_of(self.local_slots),
+            Some(below) => self.values[below].slot + self.values[below].slots(),
+        }
+    }
+
+    /// The first slot of a local.
+    pub(super) fn local_slot(&self, local: u32) -> u32 {
+        self.local_slots[local as usize]
+    }
+
+    /// Whether a local holds a vector.
+    fn local_is_wide(&self, local: u32) -> bool {
+        self.local_slots[local as usize + 1] - self.local_slots[local as usize] == 2
+    }
+
+    /// Makes sure that the frame has this many slots.
+    pub(super) fn reserve(&mut self, slots: u32) {
+        self.slots_max = self.slots_max.max(slots);
     }
 
     pub(super) fn push(&mut self, value: Value) {
         if let Home::Local(local) = value.home {
             self.pending[local as usize] += 1;
         }
-        self.values.push(value);
-        self.height_max = self.height_max.max(self.values.len());
+        let slot = self.canonical(self.values.len());
+        self.reserve(slot + value.slots());
+        self.values.push(Value { slot, ..value });
     }
 
     /// Pushes the result of the instruction at `producer`, whose field 0 is this height's slot.
@@ -86,6 +119,11 @@ impl Translator<'_> {
         let index = self.values.len();
         self.push(Value::new(Home::Acc));
         self.holder = Holder::Stack { index, producer, stored };
+    }
+
+    /// Pushes the vector that the instruction at `producer` writes to this height's slots, which its field 0 names.
+    pub(super) fn push_vector(&mut self, producer: Pos) {
+        self.push(Value { wide: true, producer: Some(producer), ..Value::new(Home::Canonical) });
     }
 
     /// Field 0 for a result that is about to be pushed.
@@ -107,7 +145,7 @@ impl Translator<'_> {
             }
             Home::Local(local) => {
                 self.pending[local as usize] -= 1;
-                Some(if self.holder == Holder::Local(local) { Operand::Acc } else { Operand::Slot(local) })
+                Some(if self.holder == Holder::Local(local) { Operand::Acc } else { Operand::Slot(self.local_slot(local)) })
             }
         };
         (value, operand)
@@ -134,7 +172,7 @@ impl Translator<'_> {
         match self.pop_place() {
             (value, Operand::Slot(slot)) => (value, slot),
             (value, _) => match value.home {
-                Home::Local(local) => (value, local),
+                Home::Local(local) => (value, self.local_slot(local)),
                 _ => unreachable!("the accumulator was spilled"),
             },
         }
@@ -155,7 +193,7 @@ impl Translator<'_> {
     pub(super) fn distinct(&mut self, left: (Value, Operand), right: Operand) -> Operand {
         match (left.1, right) {
             (Operand::Acc, Operand::Acc) => match left.0.home {
-                Home::Local(local) => Operand::Slot(local),
+                Home::Local(local) => Operand::Slot(self.local_slot(local)),
                 _ => unreachable!("the accumulator holds one stack value"),
             },
             (Operand::Imm(_), Operand::Imm(_)) => {
@@ -195,12 +233,18 @@ impl Translator<'_> {
         }
     }
 
+    /// Copies what a slot, or the two of a vector, hold.
+    pub(super) fn copy(&mut self, slot: u32, from: u32, wide: bool) {
+        let op = if wide { Single::VectorCopy } else { Single::Copy };
+        self.code.single(op, &[slot * 8, from * 8]);
+    }
+
     /// Copies the stack value at `index` to a slot, leaving the stack as it is.
     pub(super) fn copy_to(&mut self, index: usize, slot: u32) {
         let value = self.values[index];
         let from = match value.home {
             Home::Canonical => self.canonical(index),
-            Home::Local(local) => local,
+            Home::Local(local) => self.local_slot(local),
             Home::Const(raw) => {
                 return self.constant_to(slot, raw);
             }
@@ -210,7 +254,7 @@ impl Translator<'_> {
             }
         };
         if from != slot {
-            self.code.single(Single::Copy, &[slot * 8, from * 8]);
+            self.copy(slot, from, value.wide);
             self.note_slot_move(from, slot, &value);
         }
     }
@@ -242,6 +286,7 @@ impl Translator<'_> {
             if !matches!(self.values[index].home, Home::Const(_)) {
                 self.settle_one(index);
             }
+            self.values[index].producer = None;
         }
         self.flushed = self.values.len();
         self.holder = Holder::Nothing;
@@ -261,7 +306,7 @@ impl Translator<'_> {
 
     /// `local.get`
     pub(super) fn local_get(&mut self, local: u32) {
-        let mut value = Value::new(Home::Local(local));
+        let mut value = Value { wide: self.local_is_wide(local), ..Value::new(Home::Local(local)) };
         self.trace_local_get(local, &mut value);
         self.push(value);
     }
@@ -275,37 +320,41 @@ impl Translator<'_> {
         };
         let (value, operand) = self.pop();
         self.preserve(local);
+        let slot = self.local_slot(local);
         match (value.home, operand) {
             (Home::Const(raw), _) => {
-                self.constant_to(local, raw);
+                self.constant_to(slot, raw);
                 self.forget(local);
             }
             (Home::Acc, _) => {
                 let (producer, stored) = producer.expect("the accumulator's value has a producer");
                 if self.code.last() == Some(producer) {
-                    self.code.set_field(producer, 0, local * 8);
+                    self.code.set_field(producer, 0, slot * 8);
                     if !stored {
                         let opcode = self.code.opcode(producer);
                         self.code.set_opcode(producer, opcode + 1);
                     }
                 } else {
-                    self.code.single(Single::CopyAcc, &[local * 8]);
+                    self.code.single(Single::CopyAcc, &[slot * 8]);
                 }
                 self.holder = Holder::Local(local);
             }
             (Home::Local(from), _) if from == local => {}
+            (Home::Canonical, _) if let Some(producer) = value.producer.filter(|at| self.code.last() == Some(*at)) => {
+                self.code.set_field(producer, 0, slot * 8);
+            }
             (_, Some(Operand::Slot(from))) => {
-                self.code.single(Single::Copy, &[local * 8, from * 8]);
+                self.copy(slot, from, value.wide);
                 self.forget(local);
             }
             (_, _) => {
                 // Another local that the accumulator mirrors.
-                self.code.single(Single::CopyAcc, &[local * 8]);
+                self.code.single(Single::CopyAcc, &[slot * 8]);
             }
         }
         self.trace_local_set(local, &value, top, tee);
         if tee {
-            self.push(Value { home: Home::Local(local), chain: 0, ..value });
+            self.push(Value { home: Home::Local(local), producer: None, chain: 0, ..value });
         }
     }
 

@@ -14,6 +14,7 @@ use super::{Translator, planned_loops};
 use crate::isa::{BinaryOp, Single};
 use crate::module::Module;
 use crate::probe::{LocalRole, Rmw, Site, SiteTable, TracePlan};
+use crate::value::{ValType, slots_of};
 
 /// The state of tracing one function.
 pub(super) struct Tracing<'a> {
@@ -321,7 +322,7 @@ impl Translator<'_> {
     pub(super) fn report_use(&mut self, value: &Value, index: usize) {
         if value.maybe_result {
             let slot = match value.home {
-                Home::Local(local) => local,
+                Home::Local(local) => self.local_slot(local),
                 Home::Canonical => self.canonical(index),
                 Home::Const(_) | Home::Acc => return,
             };
@@ -453,17 +454,18 @@ impl Translator<'_> {
     /// `local.set`/`local.tee` of a value that was at stack height `index`.
     pub(super) fn trace_local_set(&mut self, local: u32, value: &Value, index: usize, tee: bool) {
         let Some(tracing) = &mut self.tracing else { return };
+        let to = self.local_slots[local as usize];
         if value.maybe_result {
             tracing.holders.add_local(local);
             let from = match value.home {
-                Home::Local(from) => from,
+                Home::Local(from) => self.local_slot(from),
                 _ => self.canonical(index),
             };
-            if from != local {
-                self.code.single(Single::SlotMove, &[from, local]);
+            if from != to {
+                self.code.single(Single::SlotMove, &[from, to]);
             }
         } else if tracing.follows_results && tracing.holders.local_holds(local) {
-            self.code.single(Single::SlotClear, &[local]);
+            self.code.single(Single::SlotClear, &[to]);
         }
         if !self.tracing.as_ref().is_some_and(|t| t.carried.written_in_loop[local as usize]) {
             return self.broke(value.chain);
@@ -521,11 +523,13 @@ impl Translator<'_> {
 
     /// Clears the slots of a label, from `slot` up, into which the values from `first` up flow and are no results.
     pub(super) fn clear_flow(&mut self, label: u32, first: usize, count: usize, slot: u32) {
+        let mut slot = slot;
         for i in 0..count {
             let value = self.values[first + i];
             if self.flow_clears(label, i, &value) {
-                self.code.single(Single::SlotClear, &[slot + i as u32]);
+                self.code.single(Single::SlotClear, &[slot]);
             }
+            slot += value.slots();
         }
     }
 
@@ -535,17 +539,19 @@ impl Translator<'_> {
     }
 
     /// After a call: reports where a unit's results are; says whether they may be results at all.
-    pub(super) fn results_arrived(&mut self, callee: Option<u32>, first: u32, count: u32) -> bool {
+    pub(super) fn results_arrived(&mut self, callee: Option<u32>, first: u32, results: &[ValType]) -> bool {
         let Some(tracing) = &self.tracing else { return false };
-        if !tracing.follows_results || count == 0 {
+        if !tracing.follows_results || results.is_empty() || !tracing.is_unit_call(callee, self.code.offset) {
             return false;
         }
-        if tracing.is_unit_call(callee, self.code.offset) {
-            let site = self.site();
-            self.code.single(Single::ResultIn, &[site, first, count]);
-            return true;
+        let site = self.site();
+        // One event for all, unless there are vectors: those count as their first slots, which are no row then.
+        let mut slot = first;
+        for run in results.split_inclusive(|ty| ty.is_wide()) {
+            self.code.single(Single::ResultIn, &[site, slot, run.len() as u32]);
+            slot += slots_of(run);
         }
-        false
+        true
     }
 
     /// A planned loop ends: its induction and reduction variables get their roles.

@@ -289,6 +289,7 @@ fn describe(ty: &ExternType) -> Result<String, Error> {
 pub(crate) fn engine() -> Result<Engine, Error> {
     let mut config = wasmtime::Config::new();
     config.cranelift_nan_canonicalization(true).relaxed_simd_deterministic(true);
+    config.wasm_simd(true).wasm_relaxed_simd(true);
     config.wasm_tail_call(true).wasm_multi_memory(true).wasm_extended_const(true);
     Engine::new(&config).map_err(|error| Error::Wasmtime(format!("{error:#}")))
 }

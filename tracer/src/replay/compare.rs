@@ -56,18 +56,18 @@ pub(super) fn trap_code(kind: TrapKind) -> TrapCode {
     }
 }
 
-pub(super) fn val_type(ty: ValueType) -> Option<ValType> {
-    Some(match ty {
+pub(super) fn val_type(ty: ValueType) -> ValType {
+    match ty {
         ValueType::I32 => ValType::I32,
         ValueType::I64 => ValType::I64,
         ValueType::F32 => ValType::F32,
         ValueType::F64 => ValType::F64,
+        ValueType::V128 => ValType::V128,
         ValueType::FuncRef => ValType::FuncRef,
         ValueType::ExternRef => ValType::ExternRef,
-        ValueType::V128 => return None,
-    })
+    }
 }
 
 pub(super) fn value_of(ty: ValType, bits: Bits) -> Val {
-    Val::from_raw(ty, bits as u64)
+    Val::from_bits(ty, bits)
 }

@@ -30,7 +30,7 @@ pub(super) fn make_imports(store: &mut Store, module: &Module, recording: &Recor
                 Extern::Memory(memory)
             }
             (ImportType::Table { element, elements, elements_max }, Some(Contents::Table(values))) => {
-                let element = val_type(*element).ok_or_else(mismatch)?;
+                let element = val_type(*element);
                 let table = store.new_table(TableType { element, min: *elements, max: *elements_max }, Val::zero(element))?;
                 for (index, value) in values.iter().enumerate() {
                     store.table_set(table, index as u64, value_of(element, *value))?;
@@ -38,7 +38,7 @@ pub(super) fn make_imports(store: &mut Store, module: &Module, recording: &Recor
                 Extern::Table(table)
             }
             (ImportType::Global { value, mutable }, Some(Contents::Global(bits))) => {
-                let content = val_type(*value).ok_or_else(mismatch)?;
+                let content = val_type(*value);
                 Extern::Global(store.new_global(GlobalType { content, mutable: *mutable }, value_of(content, *bits))?)
             }
             _ => return Err(mismatch()),
