@@ -4,7 +4,10 @@
 use std::ops::Range;
 
 use worksp_engine::probe::{LoopRef, NoProbe, Probe, Rmw, SiteId, TracePlan};
-use worksp_engine::{Engine, Linker, Module, Store, Val};
+use worksp_engine::{Engine, FuncType, Linker, Module, Store, Val, ValType};
+
+#[path = "common/vectors.rs"]
+mod vectors;
 
 /// Uses the native stack in the hooks of every family of operators.
 struct Clumsy;
@@ -56,7 +59,7 @@ impl Probe for Clumsy {
 
 const ROUNDS: i32 = 100_000;
 
-/// Statements that leave nothing on the stack; `$i` is the round.
+/// Statements that leave nothing on the stack; `$i` is the round, `$v` and `$w` are vectors.
 const BODIES: &[&str] = &[
     "(memory.init $passive (i32.const 8) (i32.const 0) (i32.const 4))",
     "(memory.copy (i32.const 8) (i32.const 9) (i32.const 40)) (memory.fill (i32.const 8) (local.get $i) (i32.const 9))",
@@ -79,19 +82,63 @@ const BODIES: &[&str] = &[
     "(block $a (block $b (block $c (br_table $a $b $c (i32.rem_u (local.get $i) (i32.const 4))))))",
     "(if (i32.eqz (local.get $i)) (then (nop)) (else (local.set $j (local.get $i))))",
     "(call $host (local.get $i))",
+    "(local.set $v (v128.const i32x4 1 2 3 4)) (local.set $w (local.get $v)) (drop (v128.const i64x2 -1 5))",
+    "(global.set $u (i8x16.shuffle 3 1 2 0 4 31 5 6 7 8 9 10 11 12 13 14 (global.get $u) (local.get $v)))",
+    "(local.set $v (select (local.get $v) (local.get $w) (i32.and (local.get $i) (i32.const 1))))",
+    "(local.set $v (call $wide (local.get $i) (local.get $w))) (local.set $w (call $wide_tail (local.get $i) (local.get $v)))",
+    "(local.set $v (call $wide_host (local.get $i) (local.get $v)))",
+    "(local.set $w (block $a (result v128) (br_if $a (local.get $v) (local.get $i)) (drop) (local.get $w)))",
 ];
+
+/// Likewise for every operator on vectors, with operands in the places that its handlers distinguish.
+fn vector_bodies() -> Vec<String> {
+    let mut bodies = Vec::new();
+    for (names, count) in [(vectors::UNARY, 1), (vectors::BINARY, 2), (vectors::TERNARY, 3)] {
+        let vectors = ["(local.get $v)", "(local.get $w)", "(local.get $v)"][..count].concat();
+        bodies.extend(names.iter().map(|name| format!("(local.set $v ({name} {vectors}))")));
+    }
+    bodies.extend(vectors::TEST.iter().map(|name| format!("(local.set $j ({name} (local.get $v))) (drop ({name} (local.get $w)))")));
+    // An i32 in a local, in the accumulator, and as an immediate.
+    let numbers = ["(local.get $j)", "(i32.add (local.get $j) (i32.const 1))", "(i32.const 5)"];
+    for i in numbers {
+        bodies.extend(vectors::SHIFT.iter().map(|name| format!("(local.set $v ({name} (local.get $v) {i}))")));
+        for (shape, number, lanes, _, extracts) in vectors::SHAPES {
+            let value = match *number {
+                "i32" => i.to_string(),
+                "i64" => format!("(i64.extend_i32_u {i})"),
+                _ => format!("({number}.convert_i32_s {i})"),
+            };
+            bodies.push(format!("(local.set $v ({shape}.splat {value}))"));
+            bodies.push(format!("(local.set $v ({shape}.replace_lane {} (local.get $w) {value}))", lanes - 1));
+            bodies.extend(extracts.iter().map(|suffix| format!("(drop ({shape}.extract_lane{suffix} 1 (local.get $v)))")));
+        }
+        for memory in ["$m", "$n"] {
+            bodies.extend(vectors::LOAD.iter().map(|name| format!("(local.set $v ({name} {memory} (i32.and {i} (i32.const 1023))))")));
+            bodies.push(format!("(v128.store {memory} (i32.and {i} (i32.const 1023)) (local.get $v))"));
+            for bits in vectors::LANE_BITS {
+                bodies.push(format!("(local.set $v (v128.load{bits}_lane {memory} 1 (i32.and {i} (i32.const 1023)) (local.get $w)))"));
+                bodies.push(format!("(v128.store{bits}_lane {memory} 1 (i32.and {i} (i32.const 1023)) (local.get $w))"));
+            }
+        }
+    }
+    bodies
+}
 
 fn module(body: &str) -> String {
     format!(
         r#"(module (type $unary (func (param i32) (result i32)))
             (import "env" "host" (func $host (param i32)))
+            (import "env" "wide" (func $wide_host (param i32 v128) (result v128)))
             (memory $m 1) (memory $n 1) (table $t 10 funcref) (global $g (mut i32) (i32.const 0))
+            (global $u (mut v128) (v128.const i32x4 4 3 2 1))
             (data $passive "data") (data $gone "x") (elem $funcs func $id $id) (elem $dropped func $id) (elem (i32.const 9) $id)
             (func $id (type $unary) (local.get 0))
             (func $tail (type $unary) (return_call $id (local.get 0)))
             (func $tail_indirect (type $unary) (return_call_indirect (type $unary) (local.get 0) (i32.const 9)))
             (func $pair (param i32) (result i32 i64) (local.get 0) (i64.const 3))
-            (func (export "run") (param i32) (result i32) (local $i i32) (local $j i32)
+            (func $wide (param i32 v128) (result v128) (local.get 1))
+            (func $wide_tail (param i32 v128) (result v128) (return_call $wide (local.get 0) (local.get 1)))
+            (func (export "run") (param i32) (result i32) (local $i i32) (local $v v128) (local $j i32) (local $w v128)
                 (loop $next {body}
                     (local.set $i (i32.add (local.get $i) (i32.const 1)))
                     (br_if $next (i32.lt_u (local.get $i) (local.get 0))))
@@ -101,12 +148,14 @@ fn module(body: &str) -> String {
 
 fn run<P: Probe>(mut probe: P) {
     let engine = Engine::default();
-    for body in BODIES {
-        let module = Module::from_text(&engine, &module(body)).unwrap_or_else(|e| panic!("{body}: {e}"));
+    for body in BODIES.iter().map(|body| body.to_string()).chain(vector_bodies()) {
+        let module = Module::from_text(&engine, &module(&body)).unwrap_or_else(|e| panic!("{body}: {e}"));
         let mut store = Store::new(&engine);
         let mut linker = Linker::new();
-        let ty = worksp_engine::FuncType::new([worksp_engine::ValType::I32], []);
+        let ty = FuncType::new([ValType::I32], []);
         linker.func("env", "host", ty, |_, _| Ok(Vec::new()));
+        let ty = FuncType::new([ValType::I32, ValType::V128], [ValType::V128]);
+        linker.func("env", "wide", ty, |_, args| Ok(vec![args[1]]));
         let instance = linker.instantiate(&mut store, &mut probe, &module).expect("no start function");
         store.set_trace_plan(instance, TracePlan { every_loop_of: Some(0), ..TracePlan::default() });
         let func = store.exported_func(instance, "run").expect("exported");
