@@ -375,10 +375,12 @@ fn random_programs_run_as_on_wasmtime() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |v| v.parse().expect("a number"));
     let (first, count) = (number("WORKSP_SEED", 1), number("WORKSP_PROGRAMS", 400));
     println!("seeds {first}..{}", first + count);
-    let (mut ran, mut compared) = (0, 0);
+    let scalar = Engine::new(Config { simd: false, ..Config::default() });
+    let (mut ran, mut compared, mut vectors) = (0, 0, 0);
     for seed in first..first + count {
         if let Some(bytes) = program(seed) {
             ran += 1;
+            vectors += u64::from(Module::new(&scalar, &bytes).is_err());
             match catch_unwind(|| compare(seed, &bytes)) {
                 Ok(answered) => compared += u64::from(answered),
                 Err(panic) => {
@@ -390,6 +392,7 @@ fn random_programs_run_as_on_wasmtime() {
             }
         }
     }
-    println!("{ran} programs, {compared} of them compared");
+    println!("{ran} programs, {compared} of them compared, {vectors} with vectors");
     assert!(ran * 2 >= count && compared * 10 >= ran * 9, "most random bytes make a program that both engines run");
+    assert!(vectors * 2 >= ran, "vectors are generated");
 }

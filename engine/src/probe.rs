@@ -4,6 +4,8 @@
 //! overrides and [`NoProbe`] pays nothing. The engine knows no analysis: it reports what happens, in program order, and the
 //! probe decides what that means.
 //!
+//! Raw bits of several values come as slots hold them: one word for each, two for a vector, the lower half first.
+//!
 //! Three conventions hold for every hook.
 //!
 //! * **Work comes first.** The `work` argument is the total work so far *including* the operator that causes the event, so a
@@ -134,7 +136,8 @@ pub struct TracePlan {
     pub sites: Vec<Site>,
 }
 
-/// A frame slot of the current activation: locals first (parameters, then declared locals), then operand stack slots.
+/// A frame slot of the current activation: locals first (parameters, then declared locals), then operand stack slots. A vector
+/// takes two slots and goes by the first of them.
 pub type Slot = u32;
 
 /// Observes one execution. See the module's text for the three conventions.
@@ -179,7 +182,7 @@ pub trait Probe {
     #[inline(always)]
     fn global_get(&mut self, site: SiteId, global: u32) {}
 
-    /// `global.set`; `value` holds the raw bits.
+    /// `global.set`; `value` holds the raw bits, of a vector the lower half.
     #[inline(always)]
     fn global_set(&mut self, site: SiteId, global: u32, value: u64) {}
 
@@ -233,13 +236,13 @@ pub trait Probe {
 
     // --- values that move through frame slots (traced code of functions that hold unit boundaries only) ------------------
 
-    /// A `local.get` of a local that some unit loop of this function writes.
+    /// A `local.get` of a local that some unit loop of this function writes. `local` is its index, whatever slots it has.
     #[inline(always)]
-    fn local_read(&mut self, site: SiteId, local: Slot, role: LocalRole) {}
+    fn local_read(&mut self, site: SiteId, local: u32, role: LocalRole) {}
 
     /// A `local.set`/`local.tee` of such a local.
     #[inline(always)]
-    fn local_write(&mut self, site: SiteId, local: Slot, role: LocalRole) {}
+    fn local_write(&mut self, site: SiteId, local: u32, role: LocalRole) {}
 
     /// The unit call that just returned left its results in slots `first..first + count` of this activation.
     #[inline(always)]

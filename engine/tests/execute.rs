@@ -1,6 +1,6 @@
 //! Programs in text, run in every mode: plain, counted and traced give the same results.
 
-use worksp_engine::probe::{NoProbe, Probe, TracePlan};
+use worksp_engine::probe::{LocalRole, LoopRef, NoProbe, Probe, SiteId, Slot, TracePlan};
 use worksp_engine::{Config, Engine, Extern, Module, Step, Store, TrapKind, Val};
 
 /// A probe that observes nothing, so that traced translation runs.
@@ -168,4 +168,145 @@ fn the_meter_changes_nothing() {
         assert_eq!((&with_meter, with_work), (&step, work), "every {every}");
         assert!(told <= work && (every > work || told > 0), "told {told} of {work} every {every}");
     }
+}
+
+const V: Val = Val::V128(0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100);
+const W: Val = Val::V128(7);
+
+#[test]
+fn vectors_take_two_slots_everywhere() {
+    // Between scalars, as parameters, declared locals (zero at first) and results.
+    let mixed = r#"(module (func (export "run") (param i32 v128 i64 v128) (result i64 v128 i32 v128 v128) (local i32 v128 i32 v128)
+        (local.set 6 (i32.add (local.get 0) (i32.const 1))) (local.set 4 (i32.const 9))
+        (local.get 2) (local.get 1) (local.get 6) (local.get 5) (v128.or (local.get 7) (local.get 3))))"#;
+    let args = [Val::I32(1), V, Val::I64(2), W];
+    check(mixed, &args, &[Val::I64(2), V, Val::I32(2), Val::V128(0), W], 4 + 2 + 7);
+    // Swaps need every value that stands for a local to move away before the local is written.
+    let swap = r#"(module (func (export "run") (param v128 i32 v128) (result v128 i32 v128)
+        (local.get 0) (local.get 2) (local.set 0) (local.set 2) (local.get 0) (local.get 1) (local.get 2)))"#;
+    check(swap, &[V, Val::I32(5), W], &[W, Val::I32(5), V], 7);
+    let kept = r#"(module (func (export "run") (param v128 i32) (result v128)
+        (local.get 0) (if (local.get 1) (then (local.set 0 (v128.const i64x2 7 0)))) (v128.xor (local.get 0))))"#;
+    check(kept, &[V, Val::I32(0)], &[Val::V128(0)], 3 + 2);
+    check(kept, &[W, Val::I32(1)], &[Val::V128(0)], 3 + 2 + 2);
+    let tee = r#"(module (func (export "run") (param v128 v128) (result v128)
+        (i32x4.add (local.tee 0 (v128.or (local.get 0) (local.get 1))) (i32x4.neg (local.get 0)))))"#;
+    check(tee, &[V, W], &[Val::V128(0)], 7);
+    // The accumulator keeps a scalar while vectors are made.
+    let acc = r#"(module (func (export "run") (param i32 v128) (result i32)
+        (i32.add (i32.mul (local.get 0) (i32.const 3)) (i32x4.extract_lane 0 (i32x4.add (local.get 1) (i32x4.splat (i32.const 4)))))))"#;
+    check(acc, &[Val::I32(5), W], &[Val::I32(26)], 9);
+    let select = r#"(module (func (export "run") (param i32 v128 v128) (result v128 i32 v128)
+        (select (local.get 1) (local.get 2) (local.get 0)) (i32.const 3)
+        (select (result v128) (v128.const i64x2 1 0) (v128.not (local.get 2)) (i32.eqz (local.get 0)))))"#;
+    check(select, &[Val::I32(0), V, W], &[W, Val::I32(3), Val::V128(1)], 4 + 1 + 6);
+    check(select, &[Val::I32(8), V, W], &[V, Val::I32(3), Val::V128(!7)], 4 + 1 + 6);
+}
+
+#[test]
+fn vectors_pass_labels_and_calls() {
+    // A branch takes (i64, v128) down past a vector and a scalar; the table has a stub for each label.
+    let branches = r#"(module (func (export "run") (param i32 v128) (result i64 v128 i32)
+        (block $out (result i64 v128)
+            (block $in (result i64 v128)
+                (v128.const i64x2 -1 -1) (i32.const 77) (i64.const 5) (local.get 1) (br_table $in $out $in (local.get 0)))
+            (i64x2.splat (i64.const 1)) (i64x2.add))
+        (i32.const 6)))"#;
+    check(branches, &[Val::I32(1), W], &[Val::I64(5), W, Val::I32(6)], 6 + 1);
+    check(branches, &[Val::I32(0), W], &[Val::I64(5), Val::V128(1 << 64 | 8), Val::I32(6)], 6 + 3 + 1);
+    // A loop carries a vector; what made it must not be redirected by what is inside the loop.
+    let carried = r#"(module (func (export "run") (param i32 v128) (result v128) (local v128)
+        (i32x4.add (local.get 1) (local.get 1))
+        (loop $next (param v128) (result v128)
+            (local.set 2)
+            (i32x4.add (local.get 2) (i32x4.splat (i32.const 1)))
+            (br_if $next (local.tee 0 (i32.sub (local.get 0) (i32.const 1)))))))"#;
+    check(carried, &[Val::I32(3), W], &[Val::V128(3 << 96 | 3 << 64 | 3 << 32 | 17)], 3 + 3 * 10);
+    let merged = r#"(module (func (export "run") (param i32 v128) (result v128) (local v128)
+        (local.set 2 (block $b (result v128) (br_if $b (local.get 1) (local.get 0)) (drop) (v128.not (local.get 1))))
+        (local.get 2)))"#;
+    check(merged, &[Val::I32(0), W], &[Val::V128(!7)], 3 + 3 + 2);
+    check(merged, &[Val::I32(1), W], &[W], 3 + 2);
+    // Calls, through a table too, and tail calls whose arguments outgrow the caller's locals.
+    let calls = r#"(module (type $t (func (param i32 v128 v128) (result v128 i32 v128)))
+        (table funcref (elem $f $deep))
+        (func $f (type $t) (local v128) (local.get 2) (i32.add (local.get 0) (i32.const 1)) (v128.or (local.get 1) (local.get 3)))
+        (func $deep (type $t) (if (i32.eqz (local.get 0)) (then (return_call_indirect (type $t) (local.get 0) (local.get 1) (local.get 2) (i32.const 0))))
+            (return_call $deep (i32.sub (local.get 0) (i32.const 1)) (local.get 2) (i32x4.add (local.get 1) (local.get 2))))
+        (func (export "run") (param v128) (result v128 i32 v128 v128)
+            (call $f (i32.const 4) (local.get 0) (v128.const i64x2 3 3))
+            (call_indirect (type $t) (i32.const 2) (v128.const i64x2 1 0) (local.get 0) (i32.const 1)) (drop) (drop)))"#;
+    check(calls, &[W], &[Val::V128(3 << 64 | 3), Val::I32(5), W, Val::V128(15)], 4 + 7 + 5 + (3 + 8) * 2 + 8 + 7 + 2);
+}
+
+/// What a probe is told about values in slots.
+#[derive(Default)]
+struct Slots(Vec<String>);
+impl Probe for Slots {
+    fn local_read(&mut self, _: SiteId, local: u32, _: LocalRole) {
+        self.0.push(format!("read {local}"));
+    }
+    fn local_write(&mut self, _: SiteId, local: u32, _: LocalRole) {
+        self.0.push(format!("write {local}"));
+    }
+    fn result_in(&mut self, _: SiteId, first: Slot, count: u32) {
+        self.0.push(format!("results {first}+{count}"));
+    }
+    fn slot_move(&mut self, from: Slot, to: Slot) {
+        self.0.push(format!("move {from} {to}"));
+    }
+    fn slot_clear(&mut self, slot: Slot) {
+        self.0.push(format!("clear {slot}"));
+    }
+    fn slot_use(&mut self, _: SiteId, slot: Slot) {
+        self.0.push(format!("use {slot}"));
+    }
+    fn call(&mut self, _: SiteId, _: u32, args: &[u64], _: u64) {
+        self.0.push(format!("call {args:?}"));
+    }
+    fn ret(&mut self, results: &[u64], _: u64) {
+        self.0.push(format!("return {results:?}"));
+    }
+}
+
+#[test]
+fn slots_of_events_are_those_of_first_halves_and_locals_are_counted() {
+    // Slots: local 0 at 0, local 1 at 1 and 2, local 2 at 3, local 3 at 4 and 5; the operand stack from 6 up.
+    let text = r#"(module
+        (func $unit (param i32 v128) (result i64 v128 i32) (i64.const 8) (local.get 1) (i32.const 9))
+        (func (export "run") (param i32 v128) (result v128) (local i32 v128)
+            (call $unit (i32.const 2) (local.get 1))
+            (local.set 2) (local.set 3) (drop)
+            (loop $once (local.set 2 (i32.add (local.get 2) (i32.const 1))))
+            (v128.not (local.get 3))))"#;
+    let engine = Engine::default();
+    let module = Module::from_text(&engine, text).expect("valid");
+    let mut store = Store::new(&engine);
+    let instance = store.instantiate(&module, &[]).expect("no imports");
+    let loops = vec![LoopRef { func: 1, ordinal: 0 }];
+    store.set_trace_plan(instance, TracePlan { loops, funcs: vec![0], ..TracePlan::default() });
+    let mut probe = Slots::default();
+    let run = store.exported_func(instance, "run").expect("exported");
+    let step = store.start(&mut probe, run, &[Val::I32(1), W]);
+    assert_eq!(step, Ok(Step::Returned(vec![Val::V128(!7)])));
+    let expected = [
+        // The arguments, an i32 in 6 and a vector in 7 and 8.
+        "clear 6",
+        "clear 7",
+        "call [2, 7, 0]",
+        "return [8, 7, 0, 9]",
+        // An i64 in 6, a vector in 7 and 8, an i32 in 9.
+        "results 6+2",
+        "results 9+1",
+        "move 9 3",
+        "write 2",
+        "move 7 4",
+        "read 2",
+        "use 3",
+        "clear 3",
+        "write 2",
+        "use 4",
+        "return [18446744073709551608, 18446744073709551615]",
+    ];
+    assert_eq!(probe.0, expected);
 }

@@ -82,6 +82,30 @@ const PROGRAMS: &[&str] = &[
                 (return (i32.clz (local.get 1))))
             (memory.copy $a $b (i32.const 0) (i32.const 4) (i32.const 4))
             (i32.extend8_s (i32.load $a (i32.const 0)))))"#,
+    r#"(module
+        (import "env" "v" (func $v (param i32 v128) (result v128 i64)))
+        (memory $a 1) (memory $b 1)
+        (global $g (mut v128) (v128.const f64x2 1 2))
+        (func $add (export "add") (param v128 i32 v128) (result v128 v128) (local i32 v128)
+            (local.set 4 (i16x8.add_sat_u (local.get 0) (local.get 2)))
+            (f32x4.relaxed_madd (local.get 4) (local.get 0) (local.get 2))
+            (i8x16.shuffle 0 31 2 29 4 27 6 25 8 23 10 21 12 19 14 17 (local.get 4) (local.get 0)))
+        (func (export "memory") (param i32) (result v128)
+            (v128.store offset=4 (local.get 0) (v128.load8x8_s $b (local.get 0)))
+            (v128.store16_lane $b 3 (i32.const 9) (global.get $g))
+            (v128.load64_lane 1 (local.get 0) (v128.load32_splat offset=77 (i32.const 1))))
+        (func (export "lanes") (param i64 v128) (result i32)
+            (global.set $g (i64x2.replace_lane 1 (i8x16.shl (local.get 1) (i32.wrap_i64 (local.get 0))) (local.get 0)))
+            (i32.add (i8x16.bitmask (global.get $g)) (i16x8.extract_lane_s 5 (local.get 1))))
+        (func (export "control") (param i32 v128) (result v128)
+            (block $b (result v128)
+                (br_if $b (local.get 1) (local.get 0)) (drop)
+                (br_table $b $b (f32x4.splat (f32.const 2)) (local.get 0))))
+        (func (export "host") (param i32) (result i64)
+            (call $v (local.get 0) (select (global.get $g) (v128.const i32x4 1 2 3 4) (local.get 0))) (i64.add (i64.const 1))
+            (global.set $g (i64x2.splat)) (i64x2.extract_lane 1))
+        (func (export "tail") (param i32) (result v128 v128)
+            (return_call $add (i32x4.splat (local.get 0)) (i32.const 1) (v128.const i32x4 1 2 3 4))))"#,
 ];
 
 /// Mutants of each program. Ten thousand and more in all, each run plain and traced when it is valid.

@@ -46,7 +46,7 @@ pub trait HostObserver {
     /// The host changes elements of a table (also by growing it).
     fn host_table_write(&mut self, table: u32, range: Range<u64>) {}
 
-    /// The host sets a global.
+    /// The host sets a global; of a vector, `value` is the lower half.
     fn host_global_set(&mut self, global: u32, value: u64) {}
 }
 

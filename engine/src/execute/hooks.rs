@@ -44,8 +44,8 @@ hooks! {
     TRACED: host_call(site: SiteId, func: u32, args: &[u64], work: u64);
     TRACED: loop_iter(this: LoopRef, work: u64);
     TRACED: loop_exit(this: LoopRef, work: u64);
-    TRACED: local_read(site: SiteId, local: Slot, role: LocalRole);
-    TRACED: local_write(site: SiteId, local: Slot, role: LocalRole);
+    TRACED: local_read(site: SiteId, local: u32, role: LocalRole);
+    TRACED: local_write(site: SiteId, local: u32, role: LocalRole);
     TRACED: result_in(site: SiteId, first: Slot, count: u32);
     TRACED: slot_move(from: Slot, to: Slot);
     TRACED: slot_clear(slot: Slot);

@@ -192,6 +192,52 @@ fn values_cross_whole() {
 }
 
 #[test]
+fn vectors_cross_whole() {
+    let text = r#"(module (import "env" "f" (func $f (param i32 v128 i64) (result v128 i32)))
+        (global (export "g") (mut v128) (v128.const i64x2 1 2)) (memory 1) (func (export "back") (param v128) (result v128)
+            (i64x2.add (local.get 0) (global.get 0)))
+        (func (export "run") (param v128) (result i32 v128)
+            (local i32) (call $f (i32.const 3) (i64x2.add (local.get 0) (global.get 0)) (i64.const 4))
+            (local.set 1) (local.set 0) (v128.store (i32.const 8) (local.get 0))
+            (local.get 1) (i64x2.add (local.get 0) (global.get 0))))"#;
+    let (types, results) = ([I32, ValueType::V128, ValueType::I64], [ValueType::V128, I32]);
+    let done = invoke(text, "run", &["0x50000000000000006"])
+        .func("f", &types, &results, |guest, args| {
+            assert_eq!(args, [Value::I32(3), Value::V128(7 << 64 | 7), Value::I64(4)]);
+            assert_eq!(guest.global("g")?, Value::V128(2 << 64 | 1));
+            guest.set_global("g", Value::V128(1 << 127 | 9))?;
+            assert_eq!(guest.call("back", &args[1..2])?, [Value::V128((1 << 127) + (7 << 64) + 16)]);
+            Ok(vec![Value::V128(u128::MAX), Value::I32(-5)])
+        })
+        .run();
+    assert_eq!(done.summary.results, [Value::I32(-5), Value::V128(((1 << 63) - 1) << 64 | 8)]);
+    assert!(done.events().contains(&Event::GlobalSet { global: 0, value: 1 << 127 | 9 }));
+    // A global of the embedder's, and an argument on the command line.
+    let text = r#"(module (import "env" "k" (global $k v128)) (func (export "run") (result v128) (global.get $k)))"#;
+    let stubs = vec![Stub::parse("env.k=0x123456789abcdef0123456789abcdef").unwrap()];
+    let done = case(text, RecordOptions { stubs, ..RecordOptions::invoke("run", [""; 0]) }).run();
+    assert_eq!(done.summary.results, [Value::V128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef)]);
+}
+
+#[test]
+fn arithmetic_nans_of_vectors_are_canonical_on_both_sides() {
+    let text = r#"(module (memory 1) (func (export "run") (param f64 f32) (local v128 v128)
+        (local.set 2 (f64x2.replace_lane 1 (f64x2.splat (local.get 0)) (f64.const 1)))
+        (local.set 3 (f32x4.replace_lane 2 (f32x4.splat (f32.neg (local.get 1))) (f32.const 1)))
+        (v128.store (i32.const 0) (f64x2.add (local.get 2) (local.get 2)))
+        (v128.store (i32.const 16) (f32x4.min (local.get 3) (f32x4.neg (local.get 3))))
+        (v128.store (i32.const 32) (f32x4.pmin (local.get 3) (f32x4.neg (local.get 3))))
+        (v128.store (i32.const 48) (f64x2.relaxed_max (local.get 2) (f64x2.neg (local.get 2))))
+        (v128.store (i32.const 64) (f32x4.relaxed_nmadd (local.get 3) (local.get 3) (local.get 3)))
+        (v128.store (i32.const 80) (f32x4.demote_f64x2_zero (f64x2.neg (local.get 2))))
+        (v128.store (i32.const 96) (f64x2.promote_low_f32x4 (local.get 3)))
+        (v128.store (i32.const 112) (f64x2.sqrt (f64x2.neg (local.get 2))))
+        (v128.store (i32.const 128) (f32x4.nearest (local.get 3)))
+        (v128.store (i32.const 144) (i32x4.relaxed_dot_i8x16_i7x16_add_s (local.get 2) (local.get 3) (local.get 3)))))"#;
+    invoke(text, "run", &["nan", "nan"]).run();
+}
+
+#[test]
 fn arithmetic_nans_are_canonical_on_both_sides() {
     let text = r#"(module (memory 1) (func (export "run") (param f64 f32)
         (f64.store (i32.const 0) (f64.add (local.get 0) (f64.const 1)))
