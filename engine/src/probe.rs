@@ -153,6 +153,19 @@ pub trait Probe {
 
     // --- linear memory -----------------------------------------------------------------------------------------------
 
+    /// Whether a load of memory 0 need not be reported. This is asked first and compiled into handlers: keep it to a few loads and
+    /// compares, which need no stack.
+    #[inline(always)]
+    fn knows_load(&self, addr: u64, len: u32, rmw: Rmw) -> bool {
+        false
+    }
+
+    /// Likewise for a store.
+    #[inline(always)]
+    fn knows_store(&self, addr: u64, len: u32, rmw: Rmw) -> bool {
+        false
+    }
+
     /// `len` bytes (1, 2, 4, 8, or 16) at `addr` of memory `mem` are read.
     #[inline(always)]
     fn load(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {}
@@ -233,6 +246,24 @@ pub trait Probe {
     /// and traps close loops without this event.
     #[inline(always)]
     fn loop_exit(&mut self, this: LoopRef, work: u64) {}
+
+    /// Whether a read of a carried local need not be reported; see [`Probe::knows_load`].
+    #[inline(always)]
+    fn knows_local_read(&self, local: Slot, role: LocalRole) -> bool {
+        false
+    }
+
+    /// Likewise for a write.
+    #[inline(always)]
+    fn knows_local_write(&self, local: Slot) -> bool {
+        false
+    }
+
+    /// Whether a slot of this activation is known to hold no unit's result, so that nothing about it need be reported.
+    #[inline(always)]
+    fn knows_no_result(&self, slot: Slot) -> bool {
+        false
+    }
 
     // --- values that move through frame slots (traced code of functions that hold unit boundaries only) ------------------
 

@@ -119,7 +119,7 @@ pub(crate) struct Deltas {
 pub(crate) struct Cell {
     pub writers: SmallVec<[Writer; 2]>,
     pub readers: SmallVec<[Readers; 4]>,
-    pub deltas: Vec<Deltas>,
+    pub deltas: SmallVec<[Deltas; 1]>,
 }
 
 /// The class of an edge whose earlier end has these flags.
@@ -230,7 +230,7 @@ impl Cell {
             r.mask &= !mask;
             r.mask != 0
         });
-        self.deltas.retain_mut(|d| {
+        self.deltas.retain(|d| {
             d.mask &= !mask;
             d.mask != 0
         });
@@ -315,7 +315,9 @@ impl Cell {
         match open {
             Some(d) => {
                 d.set = graph.sets_mut().push(d.set, current, to.flags);
-                (d.newest, d.site) = (current, to.site);
+                if d.newest != current {
+                    (d.newest, d.site) = (current, to.site);
+                }
             }
             None => {
                 let set = graph.sets_mut().push(EMPTY, current, to.flags);

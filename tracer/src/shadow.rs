@@ -129,8 +129,19 @@ impl Shadow {
     /// Whether the current segment has written a byte of the range.
     pub fn has_own<S: Sink>(&self, graph: &Segments<S>, range: Range<u64>) -> bool {
         let mut own = 0;
-        for_cells(range, |cell, mask| own |= mask & self.state(cell).own(graph));
+        for_cells(range, |cell, mask| own |= mask & self.own(graph, cell));
         own != 0
+    }
+
+    /// The bytes of a cell that the current segment has written.
+    fn own<S: Sink>(&self, graph: &Segments<S>, cell: u64) -> u8 {
+        let of = |r: &Record| if r.writer == graph.current() { r.wmask } else { 0 };
+        match self.entry(cell) {
+            None => 0,
+            Some(entry) if entry.wflags & SPILLED != 0 => self.cells.values[entry.site as usize].own(graph),
+            Some(entry) if entry.wflags & PAIR != 0 => self.pairs.values[entry.site as usize].iter().fold(0, |own, r| own | of(r)),
+            Some(entry) => of(entry),
+        }
     }
 
     /// The cells of a range as they are now, with the part of them that is in the range.
@@ -414,6 +425,9 @@ fn unpack(records: &[Record]) -> Cell {
 
 /// The record of these bytes of a cell, if one can hold it.
 fn pack(cell: &Cell, bytes: u8) -> Option<Record> {
+    if !cell.deltas.is_empty() {
+        return None;
+    }
     let mut writers = cell.writers.iter().filter(|w| w.mask & bytes != 0);
     let mut readers = cell.readers.iter().filter(|r| r.mask & bytes != 0);
     let mut record = Record::default();
@@ -423,7 +437,7 @@ fn pack(cell: &Cell, bytes: u8) -> Option<Record> {
     if let Some(r) = readers.next() {
         (record.readers, record.rmask, record.rflags) = (r.set, r.mask & bytes, r.flags);
     }
-    (cell.deltas.is_empty() && writers.next().is_none() && readers.next().is_none()).then_some(record)
+    (writers.next().is_none() && readers.next().is_none()).then_some(record)
 }
 
 fn pack_one(cell: &Cell) -> Option<Record> {

@@ -401,6 +401,19 @@ impl<S: Sink> Tracer<S> {
         }
     }
 
+    /// A load and a store that may be a delta, with nothing between them: the same as one after the other.
+    pub(crate) fn pair(&mut self, load: SiteId, store: SiteId, mem: u32, addr: u64, len: u32, family: Rmw) {
+        let range = addr..addr + u64::from(len);
+        if shadow_of(&mut self.memories, mem).has_own(&self.graph, range.clone()) {
+            self.read_memory(load, mem, range.clone(), None);
+            return self.store_slow(store, mem, range, Rmw::Plain);
+        }
+        if self.pending.len() >= PENDING_MAX {
+            self.flush_oldest();
+        }
+        self.delta(store, mem, range, family);
+    }
+
     fn pend(&mut self, site: SiteId, mem: u32, range: Range<u64>, family: Rmw) {
         // What the segment wrote itself it may read and write as it likes.
         if shadow_of(&mut self.memories, mem).has_own(&self.graph, range.clone()) {

@@ -16,14 +16,25 @@ fn role(bits: u32) -> LocalRole {
 }
 
 macro_rules! events {
-    ($($(#[$doc:meta])* $name:ident($cx:ident, $ip:ident, $probe:ident) $report:expr, $bytes:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($cx:ident, $ip:ident, $probe:ident $(unless $known:expr)?) $report:expr, $bytes:expr;)*) => {$(
         $(#[$doc])*
         pub(super) unsafe extern "C" fn $name<P: Probe>($cx: &mut Cx, $ip: Ip, sp: Sp, mem: *mut u8, acc: u64) -> u64 {
+            /// Nothing of the handler itself lives across the report.
+            unsafe extern "C" fn report<P: Probe>($cx: &mut Cx, $ip: Ip, sp: Sp, mem: *mut u8, acc: u64) -> u64 {
+                // SAFETY: as for the handler.
+                unsafe {
+                    let $probe = probe::<P>($cx);
+                    $report;
+                    next!($cx, $ip.add($bytes), sp, mem, acc)
+                }
+            }
             // SAFETY: code comes from the translator, which gives this opcode the fields named in its comment.
             unsafe {
-                let $probe = probe::<P>($cx);
-                $report;
-                next!($cx, $ip.add($bytes), sp, mem, acc)
+                $(
+                    let $probe = probe::<P>($cx).0;
+                    if $known { next!($cx, $ip.add($bytes), sp, mem, acc) }
+                )?
+                report::<P>($cx, $ip, sp, mem, acc)
             }
         }
     )*};
@@ -34,15 +45,20 @@ events! {
     /// `func ordinal`
     loop_exit(cx, ip, p) p.loop_exit(LoopRef { func: field!(ip, 0), ordinal: field!(ip, 1) }, cx.work()), 16;
     /// `site local role`
-    local_read(cx, ip, p) p.local_read(SiteId(field!(ip, 0)), field!(ip, 1), role(field!(ip, 2))), 24;
+    local_read(cx, ip, p unless p.knows_local_read(field!(ip, 1), role(field!(ip, 2))))
+        p.local_read(SiteId(field!(ip, 0)), field!(ip, 1), role(field!(ip, 2))), 24;
     /// `site local role`
-    local_write(cx, ip, p) p.local_write(SiteId(field!(ip, 0)), field!(ip, 1), role(field!(ip, 2))), 24;
+    local_write(cx, ip, p unless p.knows_local_write(field!(ip, 1)))
+        p.local_write(SiteId(field!(ip, 0)), field!(ip, 1), role(field!(ip, 2))), 24;
     /// `site first count`
     result_in(cx, ip, p) p.result_in(SiteId(field!(ip, 0)), field!(ip, 1), field!(ip, 2)), 24;
     /// `from to`
-    slot_move(cx, ip, p) p.slot_move(field!(ip, 0), field!(ip, 1)), 16;
+    slot_move(cx, ip, p unless p.knows_no_result(field!(ip, 0)) && p.knows_no_result(field!(ip, 1)))
+        p.slot_move(field!(ip, 0), field!(ip, 1)), 16;
     /// `slot`
-    slot_clear(cx, ip, p) p.slot_clear(field!(ip, 0)), 16;
+    slot_clear(cx, ip, p unless p.knows_no_result(field!(ip, 0)))
+        p.slot_clear(field!(ip, 0)), 16;
     /// `site slot`
-    slot_use(cx, ip, p) p.slot_use(SiteId(field!(ip, 0)), field!(ip, 1)), 16;
+    slot_use(cx, ip, p unless p.knows_no_result(field!(ip, 1)))
+        p.slot_use(SiteId(field!(ip, 0)), field!(ip, 1)), 16;
 }

@@ -60,15 +60,49 @@ unsafe extern "C" fn load<V: StateView, P: Probe, M: InMemory<N>, T: Raw, const 
 where
     T: From<M>,
 {
+    // SAFETY: as for `load_with`.
+    unsafe { load_with::<V, P, M, T, N, X, D, false>(cx, ip, sp, mem, acc) }
+}
+
+/// What `load` goes on with when the probe wants to know: nothing of `load` itself lives across the report.
+unsafe extern "C" fn report_load<V: StateView, P: Probe, M: InMemory<N>, T: Raw, const N: usize, X: Source, D: Dest>(
+    cx: &mut Cx,
+    ip: Ip,
+    sp: Sp,
+    mem: *mut u8,
+    acc: u64,
+) -> u64
+where
+    T: From<M>,
+{
+    // SAFETY: as for `load_with`.
+    unsafe { load_with::<V, P, M, T, N, X, D, true>(cx, ip, sp, mem, acc) }
+}
+
+#[inline(always)]
+unsafe fn load_with<V: StateView, P: Probe, M: InMemory<N>, T: Raw, const N: usize, X: Source, D: Dest, const REPORT: bool>(
+    cx: &mut Cx,
+    ip: Ip,
+    sp: Sp,
+    mem: *mut u8,
+    acc: u64,
+) -> u64
+where
+    T: From<M>,
+{
     // SAFETY: fields as the module's text says; the bounds check precedes the access.
     unsafe {
         let addr = X::get::<u32, 1>(ip, sp, acc) as usize + field!(ip, 2) as usize;
         if addr + N > cx.mem_len {
             trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
         }
-        if P::TRACED {
+        if P::TRACED && P::ACCESSES {
             let site = field!(ip, 3);
-            probe::<P>(cx).load(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
+            if REPORT {
+                probe::<P>(cx).load(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
+            } else if !probe::<P>(cx).0.knows_load(addr as u64, N as u32, rmw(site)) {
+                return report_load::<V, P, M, T, N, X, D>(cx, ip, sp, mem, acc);
+            }
         }
         let raw = T::from(M::from_bytes(V::load::<N>(mem, addr))).into_raw();
         D::put(ip, sp, raw);
@@ -83,16 +117,44 @@ unsafe extern "C" fn store<V: StateView, P: Probe, M: InMemory<N> + Raw, const N
     mem: *mut u8,
     acc: u64,
 ) -> u64 {
-    // SAFETY: as for `load`.
+    // SAFETY: as for `store_with`.
+    unsafe { store_with::<V, P, M, N, X, Y, false>(cx, ip, sp, mem, acc) }
+}
+
+/// As [`report_load`].
+unsafe extern "C" fn report_store<V: StateView, P: Probe, M: InMemory<N> + Raw, const N: usize, X: Source, Y: Source>(
+    cx: &mut Cx,
+    ip: Ip,
+    sp: Sp,
+    mem: *mut u8,
+    acc: u64,
+) -> u64 {
+    // SAFETY: as for `store_with`.
+    unsafe { store_with::<V, P, M, N, X, Y, true>(cx, ip, sp, mem, acc) }
+}
+
+#[inline(always)]
+unsafe fn store_with<V: StateView, P: Probe, M: InMemory<N> + Raw, const N: usize, X: Source, Y: Source, const REPORT: bool>(
+    cx: &mut Cx,
+    ip: Ip,
+    sp: Sp,
+    mem: *mut u8,
+    acc: u64,
+) -> u64 {
+    // SAFETY: as for `load_with`.
     unsafe {
         let addr = X::get::<u32, 0>(ip, sp, acc) as usize + field!(ip, 2) as usize;
         let value = Y::get::<M, 1>(ip, sp, acc);
         if addr + N > cx.mem_len {
             trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
         }
-        if P::TRACED {
+        if P::TRACED && P::ACCESSES {
             let site = field!(ip, 3);
-            probe::<P>(cx).store(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
+            if REPORT {
+                probe::<P>(cx).store(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
+            } else if !probe::<P>(cx).0.knows_store(addr as u64, N as u32, rmw(site)) {
+                return report_store::<V, P, M, N, X, Y>(cx, ip, sp, mem, acc);
+            }
         }
         V::store::<N>(mem, addr, value.to_bytes());
         next!(cx, ip.add(24), sp, mem, acc)

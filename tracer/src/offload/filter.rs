@@ -26,9 +26,14 @@ struct Cell {
 #[derive(Clone, Copy, Default, Debug)]
 struct Local {
     activation: u64,
-    epoch: u32,
-    local: u32,
+    /// Epoch and local.
+    key: u64,
     known: u8,
+}
+
+#[inline(always)]
+fn place_of(activation: u64, local: u32) -> usize {
+    (local as usize).wrapping_add(activation as usize * 37) % LOCALS
 }
 
 /// See the module's text.
@@ -75,36 +80,56 @@ impl Filter {
         Some((&mut self.cells[number as usize % CELLS], key, (((1u32 << len) - 1) << from) as u8))
     }
 
-    /// Whether a plain load changes nothing: the segment has written, or has read, all of its bytes. Remembers it.
+    /// What is known of the cell of an access to memory 0, and the mask of its bytes; nothing for an access to two cells.
     #[inline(always)]
-    pub(super) fn load(&mut self, mem: u32, addr: u64, len: u32) -> bool {
-        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return false };
-        if cell.key != key {
-            *cell = Cell { key, read: mask, written: 0 };
-            return false;
+    fn known(&self, addr: u64, len: u32) -> (u8, u8, u8) {
+        let from = (addr % CELL) as u32;
+        let number = addr / CELL;
+        let cell = &self.cells[number as usize % CELLS];
+        let mask = ((1u32 << len) - 1) << from;
+        if cell.key == u64::from(self.epoch) << 32 | number && mask <= 0xff {
+            (cell.read, cell.written, mask as u8)
+        } else {
+            (0, 0, u8::MAX)
         }
-        if mask & !cell.written == 0 || mask & !cell.read == 0 {
-            return true;
-        }
-        cell.read |= mask;
-        false
     }
 
-    /// Whether a plain store changes nothing: the segment has written all of its bytes, and has not read a neighbour in the same
-    /// granule since that made them count as read. Remembers it.
+    /// Whether a load of memory 0 changes nothing: the segment has written all of its bytes, or, in a plain load, has read them.
     #[inline(always)]
-    pub(super) fn store(&mut self, mem: u32, addr: u64, len: u32) -> bool {
-        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return false };
+    pub(super) fn knows_load(&self, addr: u64, len: u32, plain: bool) -> bool {
+        let (read, written, mask) = self.known(addr, len);
+        mask & !written == 0 || (plain && mask & !read == 0)
+    }
+
+    /// Whether a store to memory 0 changes nothing: the segment has written all of its bytes, and has not read a neighbour in the
+    /// same granule since that made them count as read.
+    #[inline(always)]
+    pub(super) fn knows_store(&self, addr: u64, len: u32) -> bool {
+        let (read, written, mask) = self.known(addr, len);
+        mask & !written == 0 && mask & read == 0
+    }
+
+    /// A plain load that changes something.
+    #[inline(always)]
+    pub(super) fn load(&mut self, mem: u32, addr: u64, len: u32) {
+        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return };
+        if cell.key != key {
+            *cell = Cell { key, read: mask, written: 0 };
+        } else {
+            cell.read |= mask;
+        }
+    }
+
+    /// A plain store that changes something.
+    #[inline(always)]
+    pub(super) fn store(&mut self, mem: u32, addr: u64, len: u32) {
+        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return };
         if cell.key != key {
             *cell = Cell { key, read: 0, written: mask };
-            return false;
+        } else {
+            cell.read &= !mask;
+            cell.written |= mask;
         }
-        if mask & !cell.written == 0 && mask & cell.read == 0 {
-            return true;
-        }
-        cell.read &= !mask;
-        cell.written |= mask;
-        false
     }
 
     /// The bytes may become a delta: whatever touches their cells next is sent.
@@ -141,33 +166,41 @@ impl Filter {
         &mut self.globals[global]
     }
 
+    /// What is known of a carried local.
     #[inline(always)]
-    fn local(&mut self, activation: u64, local: u32) -> &mut Local {
-        let entry = &mut self.locals[(local as usize).wrapping_add(activation as usize * 37) % LOCALS];
-        if (entry.activation, entry.epoch, entry.local) != (activation, self.epoch, local) {
-            *entry = Local { activation, epoch: self.epoch, local, known: 0 };
-        }
-        entry
+    fn known_local(&self, activation: u64, local: u32) -> u8 {
+        let entry = &self.locals[place_of(activation, local)];
+        if entry.activation == activation && entry.key == self.local_key(local) { entry.known } else { 0 }
+    }
+
+    fn local_key(&self, local: u32) -> u64 {
+        u64::from(self.epoch) << 32 | u64::from(local)
+    }
+
+    fn set_local(&mut self, activation: u64, local: u32, known: u8) {
+        self.locals[place_of(activation, local)] = Local { activation, key: self.local_key(local), known };
     }
 
     /// Whether reading a carried local changes nothing: the segment has written it plainly, or read it in the same role.
     #[inline(always)]
-    pub(super) fn local_read(&mut self, activation: u64, local: u32, role: LocalRole) -> bool {
-        let entry = self.local(activation, local);
-        let bit = 1 << role as u8;
-        let known = entry.known & (WRITTEN | bit) != 0;
-        entry.known |= bit;
-        known
+    pub(super) fn knows_local_read(&self, activation: u64, local: u32, role: LocalRole) -> bool {
+        self.known_local(activation, local) & (WRITTEN | 1 << role as u8) != 0
     }
 
-    /// Whether writing a carried local changes nothing.
+    /// Whether writing a carried local changes nothing: the segment has written it plainly.
     #[inline(always)]
-    pub(super) fn local_write(&mut self, activation: u64, local: u32, role: LocalRole) -> bool {
-        let entry = self.local(activation, local);
-        let known = entry.known & WRITTEN != 0;
-        if !known {
-            entry.known = if role == LocalRole::Plain { WRITTEN } else { 0 };
-        }
-        known
+    pub(super) fn knows_local_write(&self, activation: u64, local: u32) -> bool {
+        self.known_local(activation, local) & WRITTEN != 0
+    }
+
+    /// A read that changes something.
+    pub(super) fn local_read(&mut self, activation: u64, local: u32, role: LocalRole) {
+        let known = self.known_local(activation, local);
+        self.set_local(activation, local, known | 1 << role as u8);
+    }
+
+    /// A write that changes something.
+    pub(super) fn local_write(&mut self, activation: u64, local: u32, role: LocalRole) {
+        self.set_local(activation, local, if role == LocalRole::Plain { WRITTEN } else { 0 });
     }
 }

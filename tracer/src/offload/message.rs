@@ -101,12 +101,23 @@ fn from_optional(value: u64) -> Option<u64> {
 impl<S: Sink> Tracer<S> {
     /// Takes what was sent, in order.
     pub(super) fn receive(&mut self, messages: &[Message], operands: &mut Operands) {
-        for message in messages {
-            if let Message::Operand(value) = *message {
-                operands.values.push(value);
-                continue;
+        let mut messages = messages.iter().copied().peekable();
+        while let Some(message) = messages.next() {
+            match message {
+                Message::Operand(value) => {
+                    operands.values.push(value);
+                    continue;
+                }
+                Message::Load { site, mem, len, rmw, addr } if rmw != Rmw::Plain => {
+                    // Most pairs come together.
+                    let is_pair = |next: &Message| matches!(*next, Message::Store { mem: m, len: l, rmw: r, addr: a, .. } if (m, l, r, a) == (mem, len, rmw, addr));
+                    match messages.next_if(is_pair) {
+                        Some(Message::Store { site: store, .. }) => self.pair(SiteId(site), SiteId(store), mem.into(), addr, len.into(), rmw),
+                        _ => self.load(SiteId(site), mem.into(), addr, len.into(), rmw),
+                    }
+                }
+                _ => self.receive_one(message, operands),
             }
-            self.receive_one(*message, operands);
             operands.values.clear();
         }
     }

@@ -288,11 +288,22 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     #[inline(always)]
+    fn knows_load(&self, addr: u64, len: u32, rmw: Rmw) -> bool {
+        self.filter.knows_load(addr, len, rmw == Rmw::Plain)
+    }
+
+    #[inline(always)]
+    fn knows_store(&self, addr: u64, len: u32, _rmw: Rmw) -> bool {
+        self.filter.knows_store(addr, len)
+    }
+
+    #[inline(always)]
     fn load(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
+        if mem == 0 && self.knows_load(addr, len, rmw) {
+            return;
+        }
         if rmw == Rmw::Plain {
-            if self.filter.load(mem, addr, len) {
-                return;
-            }
+            self.filter.load(mem, addr, len);
         } else {
             self.filter.forget(addr, len);
             self.known();
@@ -302,10 +313,11 @@ impl<S: Sink> Probe for Offload<S> {
 
     #[inline(always)]
     fn store(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
+        if mem == 0 && self.knows_store(addr, len, rmw) {
+            return;
+        }
         if rmw == Rmw::Plain {
-            if self.filter.store(mem, addr, len) {
-                return;
-            }
+            self.filter.store(mem, addr, len);
         } else {
             self.filter.forget(addr, len);
             self.known();
@@ -431,14 +443,31 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn local_read(&mut self, site: SiteId, local: Slot, role: LocalRole) {
-        if !self.filter.local_read(self.innermost.number, local, role) {
+        if !self.knows_local_read(local, role) {
+            self.filter.local_read(self.innermost.number, local, role);
             self.known();
             self.send(Message::LocalRead { site: site.0, local, role });
         }
     }
 
+    #[inline(always)]
+    fn knows_local_read(&self, local: Slot, role: LocalRole) -> bool {
+        self.filter.knows_local_read(self.innermost.number, local, role)
+    }
+
+    #[inline(always)]
+    fn knows_local_write(&self, local: Slot) -> bool {
+        self.filter.knows_local_write(self.innermost.number, local)
+    }
+
+    #[inline(always)]
+    fn knows_no_result(&self, slot: Slot) -> bool {
+        self.innermost.results & bit(slot) == 0
+    }
+
     fn local_write(&mut self, site: SiteId, local: Slot, role: LocalRole) {
-        if !self.filter.local_write(self.innermost.number, local, role) {
+        if !self.knows_local_write(local) {
+            self.filter.local_write(self.innermost.number, local, role);
             self.known();
             self.send(Message::LocalWrite { site: site.0, local, role });
         }
