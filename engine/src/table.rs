@@ -21,7 +21,7 @@ impl Table {
     /// # Errors
     /// When the minimum exceeds the limit, `init` is of another type, or there is no memory.
     pub(crate) fn new(ty: TableType, init: Val, limits: &Limits) -> Result<Table, Error> {
-        if init.ty() != ty.element {
+        if !init.is_of(ty.element) {
             return Err(Error::BadWrite(format!("a table of {} cannot hold {init}", ty.element)));
         }
         let limit = limits.table_elements_max.min(u64::from(u32::MAX));

@@ -132,7 +132,7 @@ impl Random {
 }
 
 fn engine() -> Engine {
-    let limits = Limits { memory_bytes_max: 1 << 20, table_elements_max: 1000, call_depth_max: 500, stack_bytes_max: 1 << 18 };
+    let limits = Limits { memory_bytes_max: 1 << 20, table_elements_max: 1000, call_depth_max: 500, stack_bytes_max: 1 << 18, exception_bytes_max: 1 << 16 };
     Engine::new(Config { fuel: true, limits, ..Config::default() })
 }
 
@@ -143,6 +143,7 @@ fn imports(store: &mut Store, module: &Module) -> Option<Vec<Extern>> {
         ExternType::Memory(ty) => store.new_memory(ty).ok().map(Extern::Memory),
         ExternType::Table(ty) => store.new_table(ty, Val::zero(ty.element)).ok().map(Extern::Table),
         ExternType::Global(ty) => store.new_global(ty, Val::zero(ty.content)).ok().map(Extern::Global),
+        ExternType::Tag(ty) => Some(Extern::Tag(store.new_tag(ty))),
     };
     module.imports().iter().enumerate().map(make).collect()
 }
