@@ -416,6 +416,15 @@ mod tests {
         check(no_simd(), "(module (func (param v128)))", "uses SIMD");
         check(no_relaxed(), relaxed, "uses relaxed SIMD (i8x16.relaxed_swizzle");
         check(Config { simd: false, ..no_relaxed() }, relaxed, "uses SIMD, relaxed SIMD");
+        let no_exceptions = || Config { exceptions: false, ..Config::default() };
+        let no_legacy = || Config { legacy_exceptions: false, ..Config::default() };
+        let (throws, legacy) = ("(module (tag) (func (throw 0)))", "(module (tag) (func try (throw 0) catch 0 end))");
+        check(no_exceptions(), throws, "uses exceptions");
+        check(no_exceptions(), "(module (func (param exnref)))", "uses exceptions");
+        check(no_legacy(), legacy, "uses legacy exceptions (try at offset 0x");
+        check(Config { legacy_exceptions: false, ..no_exceptions() }, legacy, "uses exceptions, legacy exceptions");
+        assert!(Module::from_text(&Engine::new(no_legacy()), throws).is_ok());
+        assert!(Module::from_text(&Engine::default(), legacy).is_ok());
         assert!(Module::from_text(&Engine::new(no_relaxed()), load).is_ok());
         assert!(Module::from_text(&Engine::default(), relaxed).is_ok());
         // With something that is missing altogether, switching on would not help.

@@ -140,7 +140,7 @@ fn loops_end_with_exceptions() {
                             (if (i32.eq (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 3)) (then (throw $e (local.get $i))))
                             (br $inner))))
                 (i32.const 0))))"#;
-    check(text, &[], &[Val::I32(3)], 3 * 6 + 2 + 2 + 2 + 1 - 1, "enter0 iter0 iter1 iter1 iter1 caught-in0@24 exit0 ret left");
+    check(text, &[], &[Val::I32(3)], 2 * 8 + 9, "enter0 iter0 iter1 iter1 iter1 caught-in0@25 exit0 ret left");
     // A label that is a loop: the exception is caught within its iteration, and the next one begins.
     let text = r#"(module (tag $e (param i32))
         (func $f (param i32) (if (i32.lt_u (local.get 0) (i32.const 3)) (then (throw $e (i32.add (local.get 0) (i32.const 1))))))
@@ -163,7 +163,7 @@ fn loops_end_with_exceptions() {
     let text = r#"(module (tag $e (param i64 i32))
         (func (export "run") (result i64 i32)
             (i32.const 1) (i32.const 2)
-            (loop $l (loop $m (try_table (catch $e 3) (throw $e (i64.const -5) (i32.const 9))) (br $m)))
+            (loop $l (loop $m (try_table (catch $e 2) (throw $e (i64.const -5) (i32.const 9))) (br $m)))
             (unreachable)))"#;
     check(text, &[], &[Val::I64(-5), Val::I32(9)], 5, "enter0 iter0 iter1 caught-in1@5 ret left");
 }
@@ -186,8 +186,7 @@ fn references_are_thrown_again() {
             (block $k (result i32) (try_table (catch $e $k) (throw_ref (local.get $x))) (unreachable))
             (i32.add (ref.is_null (table.get $t (i32.const 0))))
             (i32.add (ref.is_null (local.get $n)))))"#;
-    let work = 1 + 2 + 2 + 6 + 2 + 1 + 3 + 2 + 4 + 3 - 1;
-    check(text, &[], &[Val::I32(13)], work, &format!("enter2 call1 call0 unwind@4 caught@4 ret caught@13 caught@{} ret left", 1 + 2 + 1 + 8 + 1 + 1 + 3 + 2));
+    check(text, &[], &[Val::I32(13)], 25, "enter2 call1 call0 unwind@4 caught@4 ret caught@12 caught@18 ret left");
     let text = r#"(module (func (export "run") (drop (block (result exnref) (try_table (catch_all_ref 0) (throw_ref (ref.null exn))) (ref.null exn)))))"#;
     check_trap(text, &[], TrapKind::NullException, 2, "enter0 dead");
 }
@@ -369,27 +368,15 @@ fn check_legacy(body: &str, expected: &[Option<i32>]) {
 fn try_and_catch() {
     let body = r#"(func (export "run") (param i32) (result i32)
         (i32.const 1000)
-        (try (result i32)
-            (do (call $throw (local.get 0)) (i32.const 1))
-            (catch $e (i32.add (i32.const 2)))
-            (catch $g (local.set 0) (i32.wrap_i64) (i32.add (local.get 0)))
-            (catch_all (i32.const 4)))
+        try (result i32) (call $throw (local.get 0)) (i32.const 1) catch $e (i32.add (i32.const 2)) catch $g (local.set 0) (i32.wrap_i64) (i32.add (local.get 0)) catch_all (i32.const 4) end
         (i32.add))"#;
     check_legacy(body, &[Some(1001), Some(1012), Some(1004), Some(1031)]);
     let nested = r#"(func (export "run") (param i32) (result i32)
-        (try (result i32)
-            (do (try (result i32)
-                (do (call $throw (local.get 0)) (i32.const 1))
-                (catch $e (call $throw (i32.const 2)))))
-            (catch $f (i32.const 5)) (catch $e (drop) (i32.const 6))))"#;
+        try (result i32) try (result i32) (call $throw (local.get 0)) (i32.const 1) catch $e (call $throw (i32.const 2)) end catch $f (i32.const 5) catch $e (drop) (i32.const 6) end)"#;
     check_legacy(nested, &[Some(1), Some(5), Some(5), None]);
     let branches = r#"(func (export "run") (param i32) (result i32)
         (block $out (result i32)
-            (try $t (result i32)
-                (do (call $throw (local.get 0)) (br $out (i32.const 1)))
-                (catch $e (br_if $t (i32.const 1)) (drop) (i32.const 99))
-                (catch $f (br_table $out $t (i32.const 8) (local.get 0)))
-                (catch_all (return (i32.const 9))))
+            try $t (result i32) (call $throw (local.get 0)) (br $out (i32.const 1)) catch $e (br_if $t (i32.const 1)) (drop) (i32.const 99) catch $f (br_table $out $t (i32.const 8) (local.get 0)) catch_all (return (i32.const 9)) end
             (i32.add (i32.const 100))))"#
         .replace("(br_if $t (i32.const 1))", "(br_if $t (local.get 0))");
     check_legacy(&branches, &[Some(1), Some(110), Some(108), Some(9)]);
@@ -398,17 +385,9 @@ fn try_and_catch() {
 #[test]
 fn rethrow_finds_its_handler() {
     let body = r#"(func (export "run") (param i32) (result i32)
-        (try (result i32)
-            (do (try $outer (result i32)
-                (do (call $throw (local.get 0)) (i32.const 1))
-                (catch $e
-                    (drop)
-                    (try $inner (result i32)
-                        (do (throw $f))
-                        (catch $f (if (i32.const 1) (then (rethrow $outer))) (i32.const 0))))
-                (catch_all (rethrow 0))))
-            (catch $e (i32.add (i32.const 5)))
-            (catch $f (i32.const 6))))"#;
+        try (result i32) try $outer (result i32) (call $throw (local.get 0)) (i32.const 1) catch $e
+ (drop)
+                    try $inner (result i32) (throw $f) catch $f (if (i32.const 1) (then (rethrow $outer))) (i32.const 0) end catch_all (rethrow 0) end catch $e (i32.add (i32.const 5)) catch $f (i32.const 6) end)"#;
     check_legacy(body, &[Some(1), Some(15), Some(6), None]);
 }
 
@@ -416,46 +395,31 @@ fn rethrow_finds_its_handler() {
 fn delegate_skips_handlers() {
     // To the outer `try`, past the inner one.
     let body = r#"(func (export "run") (param i32) (result i32)
-        (try $outer (result i32)
-            (do (try $inner (result i32)
-                (do (try (result i32) (do (call $throw (local.get 0)) (i32.const 1)) (delegate $outer)))
-                (catch_all (i32.const 2))))
-            (catch $e (drop) (i32.const 3))))"#;
+        try $outer (result i32) try $inner (result i32) try (result i32) (call $throw (local.get 0)) (i32.const 1) delegate $outer catch_all (i32.const 2) end catch $e (drop) (i32.const 3) end)"#;
     check_legacy(body, &[Some(1), Some(3), None, None]);
     // To a block inside of a `try`: that `try` has its turn.
     let block = r#"(func (export "run") (param i32) (result i32)
-        (try (result i32)
-            (do (block $b (result i32)
-                (try (result i32)
-                    (do (try (result i32) (do (call $throw (local.get 0)) (i32.const 1)) (delegate $b)))
-                    (catch_all (i32.const 2)))))
-            (catch_all (i32.const 3))))"#;
+        try (result i32) (block $b (result i32)
+                try (result i32) try (result i32) (call $throw (local.get 0)) (i32.const 1) delegate $b catch_all (i32.const 2) end) catch_all (i32.const 3) end)"#;
     check_legacy(block, &[Some(1), Some(3), Some(3), Some(3)]);
     // To the caller.
     let caller = r#"(func $in (param i32) (result i32)
-            (try (result i32)
-                (do (try (result i32) (do (call $throw (local.get 0)) (i32.const 1)) (delegate 1)))
-                (catch_all (i32.const 2))))
+            try (result i32) try (result i32) (call $throw (local.get 0)) (i32.const 1) delegate 1 catch_all (i32.const 2) end)
         (func (export "run") (param i32) (result i32)
-            (try (result i32) (do (call $in (local.get 0))) (catch $e) (catch $f (i32.const 7))))"#;
+            try (result i32) (call $in (local.get 0)) catch $e  catch $f (i32.const 7) end)"#;
     check_legacy(caller, &[Some(1), Some(10), Some(7), None]);
     // To a `try` whose handler runs: past it.
     let handler = r#"(func (export "run") (param i32) (result i32)
-        (try (result i32)
-            (do (try $t (result i32)
-                (do (throw $f))
-                (catch $f (try (result i32) (do (call $throw (local.get 0)) (i32.const 1)) (delegate $t)))
-                (catch_all (i32.const 2))))
-            (catch_all (i32.const 3))))"#;
+        try (result i32) try $t (result i32) (throw $f) catch $f try (result i32) (call $throw (local.get 0)) (i32.const 1) delegate $t catch_all (i32.const 2) end catch_all (i32.const 3) end)"#;
     check_legacy(handler, &[Some(1), Some(3), Some(3), Some(3)]);
 }
 
 #[test]
 fn both_forms_work_together() {
     let body = r#"(func $legacy (param i32) (result i32)
-            (try (result i32) (do (call $throw (local.get 0)) (i32.const 1)) (catch $f (i32.const 2)) (catch $e (drop) (rethrow 0))))
+            try (result i32) (call $throw (local.get 0)) (i32.const 1) catch $f (i32.const 2) catch $e (drop) (rethrow 0) end)
         (func (export "run") (param i32) (result i32)
-            (block $h (result i32) (try_table (result i32) (catch $e $h) (call $legacy (local.get 0))))))"#;
+            (block $h (result i32) (try_table (result i32) (catch $e $h) (call $legacy (local.get 0)))))"#;
     check_legacy(body, &[Some(1), Some(10), Some(2), None]);
 }
 
@@ -464,11 +428,11 @@ fn unreachable_code_catches_nothing() {
     let body = r#"(func (export "run") (param i32) (result i32)
         (return (i32.const 4))
         (block $h (result i32) (try_table (result i32) (catch $e $h) (throw $f)))
-        (try (do (throw $f)) (catch $e (drop) (rethrow 0)) (catch_all (rethrow 0)))
-        (try (do (unreachable)) (delegate 0)))"#;
+        try (throw $f) catch $e (drop) (rethrow 0) catch_all (rethrow 0) end
+        try (unreachable) delegate 0)"#;
     check_legacy(body, &[Some(4)]);
     let dead = r#"(func (export "run") (param i32) (result i32)
-        (try (result i32) (do (unreachable) (throw $f)) (catch $e (i32.const 1) (br 0) (drop)) (catch_all (i32.const 3))))"#;
+        try (result i32) (unreachable) (throw $f) catch $e (i32.const 1) (br 0) (drop) catch_all (i32.const 3) end)"#;
     let text = legacy(&dead.replace("(unreachable)", "(br 0 (i32.const 8))"));
     assert_eq!(call(&text, &[Val::I32(0)], Config::default(), &mut NoProbe).0, Ok(vec![Val::I32(8)]));
 }
