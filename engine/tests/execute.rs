@@ -290,9 +290,6 @@ fn slots_of_events_are_those_of_first_halves_and_locals_are_counted() {
     let step = store.start(&mut probe, run, &[Val::I32(1), W]);
     assert_eq!(step, Ok(Step::Returned(vec![Val::V128(!7)])));
     let expected = [
-        // The arguments, an i32 in 6 and a vector in 7 and 8.
-        "clear 6",
-        "clear 7",
         "call [2, 7, 0]",
         "return [8, 7, 0, 9]",
         // An i64 in 6, a vector in 7 and 8, an i32 in 9.

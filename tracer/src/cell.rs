@@ -159,6 +159,9 @@ impl Cell {
 
     /// A plain write of the bytes in `mask`.
     pub fn write<S: Sink>(&mut self, graph: &mut Segments<S>, granule: Granule, to: &Access, mask: u8) {
+        if self.is_known_write(graph, to, mask) {
+            return;
+        }
         let wide = granule.expand(mask);
         self.edges_from_writers(graph, &[EdgeKind::Waw], to, mask, wide);
         self.edges_from_readers(graph, to, wide);
@@ -167,6 +170,12 @@ impl Cell {
         }
         self.forget(mask);
         self.add_writer(Writer { segment: graph.current(), site: to.site, mask, flags: to.flags });
+    }
+
+    /// Whether the segment has written all of the bytes in the same way, and nothing else has happened to them since.
+    fn is_known_write<S: Sink>(&self, graph: &Segments<S>, to: &Access, mask: u8) -> bool {
+        let own = self.writers.iter().filter(|w| w.segment == graph.current() && w.flags == to.flags).fold(0, |own, w| own | w.mask);
+        mask & !own == 0 && self.readers.iter().all(|r| r.mask & mask == 0) && self.deltas.iter().all(|d| d.mask & mask == 0)
     }
 
     /// A confirmed delta of the bytes in `mask`, none of which the segment has written.

@@ -25,6 +25,7 @@ pub mod units;
 
 mod activation;
 mod cell;
+mod prefetch;
 mod segments;
 mod sets;
 mod shadow;

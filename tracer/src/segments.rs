@@ -6,12 +6,12 @@
 //!
 //! Segments are strictly one after another, so one is open at any time, and every edge goes from a closed one into it.
 
-use crate::edge::{EdgeClass, EdgeKind};
+use crate::edge::{CLASSES, EdgeClass, EdgeKind, KINDS};
 use crate::sets::{EMPTY, Run, SEGMENT_MAX, SetIdx, Sets, Source};
 use crate::trace::{Edge, NO_UNIT, Node, NodeIdx, Sink, Unit, Witness};
 
 /// Entries of the filter for edges that were just added.
-const RECENT: usize = 1 << 12;
+const RECENT: usize = 1 << 10;
 /// Edges that are collected before duplicates are taken out for the first time.
 const COMPACT_MIN: usize = 4096;
 
@@ -76,6 +76,8 @@ pub(crate) struct Segments<S> {
     units_count: u32,
     nodes_count: u32,
     edges: Vec<Edge>,
+    /// Scratch of [`compact`].
+    keys: Vec<u64>,
     /// Scratch: the nodes that stand for a run of a set.
     sources: Vec<NodeIdx>,
     compact_at: usize,
@@ -99,6 +101,7 @@ impl<S: Sink> Segments<S> {
             units_count: 0,
             nodes_count: 0,
             edges: Vec::new(),
+            keys: Vec::new(),
             sources: Vec::new(),
             compact_at: COMPACT_MIN,
             // No segment has this number.
@@ -189,7 +192,7 @@ impl<S: Sink> Segments<S> {
         self.open = false;
         let weight = work - self.started_at_work;
         let mut edges = std::mem::take(&mut self.edges);
-        compact(&mut edges);
+        compact(&mut edges, &mut self.keys);
         let node = self.emit(Node { weight, unit }, &edges);
         edges.clear();
         self.edges = edges;
@@ -322,7 +325,7 @@ impl<S: Sink> Segments<S> {
     fn push(&mut self, edge: Edge) {
         self.edges.push(edge);
         if self.edges.len() >= self.compact_at {
-            compact(&mut self.edges);
+            compact(&mut self.edges, &mut self.keys);
             self.compact_at = (2 * self.edges.len()).max(COMPACT_MIN);
         }
     }
@@ -337,7 +340,25 @@ impl<S: Sink> Segments<S> {
 }
 
 /// Sorts by (from, kind, class) and keeps the first of equal ones in program order.
-fn compact(edges: &mut Vec<Edge>) {
-    edges.sort_by_key(|e| (e.from, e.kind, e.class));
-    edges.dedup_by_key(|e| (e.from, e.kind, e.class));
+fn compact(edges: &mut Vec<Edge>, keys: &mut Vec<u64>) {
+    /// Bits of a key that hold an edge's number.
+    const NUMBER: u32 = 24;
+    let key = |e: &Edge| u64::from(e.from) << 32 | u64::from(e.kind as u8) << 29 | u64::from(e.class as u8) << NUMBER;
+    const { assert!(KINDS.len() <= 8 && CLASSES.len() <= 32) };
+    if edges.len() >= 1 << NUMBER {
+        edges.sort_by_key(|e| (e.from, e.kind, e.class));
+        edges.dedup_by_key(|e| (e.from, e.kind, e.class));
+        return;
+    }
+    // Numbers are quicker to sort than edges.
+    keys.clear();
+    keys.extend((0..).zip(edges.iter()).map(|(number, e)| key(e) | number));
+    keys.sort_unstable();
+    keys.dedup_by_key(|key| *key >> NUMBER);
+    let before = edges.len();
+    for key in keys.iter() {
+        let edge = edges[(*key & ((1 << NUMBER) - 1)) as usize];
+        edges.push(edge);
+    }
+    edges.drain(..before);
 }

@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use crate::cell::{Cell, DeltaKey, Granule, Readers, STALE, Writer, class_of};
 use crate::edge::EdgeKind;
+use crate::prefetch::prefetch;
 use crate::segments::{Access, Segments};
 use crate::sets::{EMPTY, SetIdx};
 use crate::trace::Sink;
@@ -101,6 +102,24 @@ impl Shadow {
         match self.pages.get((address >> PAGE_SHIFT) as usize) {
             Some(Some(page)) => Some(&page[(address >> 3) as usize % RECORDS]),
             _ => None,
+        }
+    }
+
+    /// Begins to fetch the record of an address into the cache.
+    #[inline(always)]
+    pub fn look_ahead(&self, address: u64) {
+        if let Some(entry) = self.entry(address) {
+            prefetch(entry);
+        }
+    }
+
+    /// Once that record is there: what it points to.
+    #[inline(always)]
+    pub fn look_behind(&self, address: u64) {
+        match self.entry(address) {
+            Some(entry) if entry.wflags & SPILLED != 0 => prefetch(&self.cells.values[entry.site as usize]),
+            Some(entry) if entry.wflags & PAIR != 0 => prefetch(&self.pairs.values[entry.site as usize]),
+            _ => {}
         }
     }
 
@@ -381,7 +400,11 @@ fn write<S: Sink, const N: usize>(
 ) -> bool {
     let current = graph.current();
     let same = |r: &Record| r.writer == current && r.wflags == to.flags;
-    if records.iter().enumerate().any(|(i, r)| mask & domain::<N>(i) != 0 && r.wmask & !mask != 0 && !same(r)) {
+    let parts = || (0..N).map(|i| mask & domain::<N>(i)).zip(records.iter()).filter(|(part, _)| *part != 0);
+    if parts().all(|(part, r)| same(r) && part & !r.wmask == 0 && part & r.rmask == 0) {
+        return true;
+    }
+    if parts().any(|(_, r)| r.wmask & !mask != 0 && !same(r)) {
         return false;
     }
     let wide = granule.expand(mask);

@@ -891,8 +891,13 @@ fn activation_entry_points(activations: &[Activation]) -> u8 {
 }
 
 impl<S: Sink> Tracer<S> {
-    #[inline(never)]
-    fn load_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
+    /// The shadow of a memory that was accessed before.
+    #[inline(always)]
+    pub(crate) fn shadow(&self, mem: u32) -> Option<&Shadow> {
+        self.memories.get(mem as usize)
+    }
+
+    pub(crate) fn load_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
         if rmw == Rmw::Plain {
             self.read_memory(site, mem, range, None);
         } else {
@@ -900,8 +905,7 @@ impl<S: Sink> Tracer<S> {
         }
     }
 
-    #[inline(never)]
-    fn store_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
+    pub(crate) fn store_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
         if rmw != Rmw::Plain && self.take_pair(mem, &range, rmw) {
             return self.delta(site, mem, range, rmw);
         }

@@ -122,6 +122,14 @@ fn corners() {
         // Readers of many segments, twice joined.
         &[unit(&[Load(80, 4)]).repeat(40), unit(&[Store(80, 1)]), unit(&[Load(81, 1)]).repeat(20), unit(&[Store(80, 4)])]
             .concat(),
+        // A segment that writes its bytes again says nothing new, whatever became of the rest of the cell.
+        &[&[Store(209, 8)][..], &unit(&[Store(220, 4), Store(220, 1)]), &[Load(216, 1)]].concat(),
+        &[&[TaggedStore(74, 4, 1)][..], &unit(&[Store(74, 2), Store(74, 1)]), &unit(&[Delta(71, 2, 1)])].concat(),
+        // Reads of more than one cell, of which the segment wrote a part.
+        &[&[Store(72, 4), Copy(64, 208, 13), Store(72, 1)][..], &unit(&[Delta(71, 2, 1)])].concat(),
+        &[&[Store(72, 4), Load(69, 8), Store(72, 1)][..], &unit(&[TaggedLoad(69, 4, 1)])].concat(),
+        &[&[Load(65, 8)][..], &unit(&[Store(76, 4), Copy(64, 32, 10), Store(76, 1)]), &[Delta(65, 8, 1)]].concat(),
+        &[&[Load(72, 4), Store(73, 8), Load(72, 2), Store(69, 4)][..], &unit(&[Store(72, 1)])].concat(),
         // Deltas of many segments, then a read and a delta of another family.
         &[unit(&[Delta(80, 4, 1)]).repeat(40), unit(&[Load(80, 4)]), unit(&[Delta(80, 4, 2)]), unit(&[Delta(80, 4, 1)])]
             .concat(),

@@ -20,6 +20,7 @@ mod hooks;
 mod memory;
 mod table;
 mod vector;
+mod vector_memory;
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -190,10 +191,12 @@ fn handler_table<S: StateView, P: Probe>() -> Arc<[Handler]> {
     use memory::*;
     use table::*;
     use vector::*;
+    use vector_memory::*;
     let mut handlers: Vec<Handler> = Vec::with_capacity(usize::from(OPCODES));
     alu::push_handlers(&mut handlers);
     memory::push_handlers::<S, P>(&mut handlers);
-    vector::push_handlers::<S, P>(&mut handlers);
+    vector::push_handlers(&mut handlers);
+    vector_memory::push_handlers::<S, P>(&mut handlers);
     macro_rules! singles {
         ($($v:ident $h:ident $(::<$($g:ident),*>)?;)*) => { handlers.extend([$($h $(::<$($g),*>)? as Handler),*]) };
     }

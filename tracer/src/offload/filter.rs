@@ -4,10 +4,14 @@
 //! An *epoch* ends wherever the tracer may cut a segment, or change what it knows of an address otherwise (an allocator entry
 //! point, an action of the host).
 
+use std::ops::Range;
+
 use worksp_engine::probe::LocalRole;
 
 /// Cells of linear memory that are remembered: 256 KiB, so that they stay in a second-level cache.
 const CELLS: usize = 1 << 14;
+/// Cells that are forgotten one by one.
+const FORGET_MAX: u64 = 1 << 8;
 const LOCALS: usize = 1 << 8;
 const ELEMENTS: usize = 1 << 6;
 /// Bytes of a cell.
@@ -112,7 +116,7 @@ impl Filter {
     /// A plain load that changes something.
     #[inline(always)]
     pub(super) fn load(&mut self, mem: u32, addr: u64, len: u32) {
-        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return };
+        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return self.forget(addr..addr + u64::from(len)) };
         if cell.key != key {
             *cell = Cell { key, read: mask, written: 0 };
         } else {
@@ -123,7 +127,7 @@ impl Filter {
     /// A plain store that changes something.
     #[inline(always)]
     pub(super) fn store(&mut self, mem: u32, addr: u64, len: u32) {
-        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return };
+        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return self.forget(addr..addr + u64::from(len)) };
         if cell.key != key {
             *cell = Cell { key, read: 0, written: mask };
         } else {
@@ -132,9 +136,13 @@ impl Filter {
         }
     }
 
-    /// The bytes may become a delta: whatever touches their cells next is sent.
-    pub(super) fn forget(&mut self, addr: u64, len: u32) {
-        for number in addr / CELL..=(addr + u64::from(len) - 1) / CELL {
+    /// Something else happens to the cells of this range, which is not empty: whatever touches them next is sent.
+    pub(super) fn forget(&mut self, range: Range<u64>) {
+        let numbers = range.start / CELL..=(range.end - 1) / CELL;
+        if numbers.end() - numbers.start() >= FORGET_MAX {
+            return self.next_epoch();
+        }
+        for number in numbers {
             self.cells[number as usize % CELLS] = Cell::default();
         }
     }

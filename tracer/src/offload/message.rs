@@ -71,6 +71,9 @@ pub(super) enum Message {
     SiteMade { id: u32 },
 }
 
+/// How many messages before its turn an access begins to fetch what the tracer knows of its address.
+const AHEAD: usize = 10;
+
 /// Operands that wait for their message.
 #[derive(Default, Debug)]
 pub(super) struct Operands {
@@ -107,22 +110,35 @@ fn from_optional(value: u64) -> Option<u64> {
 impl<S: Sink> Tracer<S> {
     /// Takes what was sent, in order.
     pub(super) fn receive(&mut self, messages: &[Message], operands: &mut Operands) {
-        let mut messages = messages.iter().copied().peekable();
-        while let Some(message) = messages.next() {
-            match message {
+        let mut rest = messages;
+        while let [message, after @ ..] = rest {
+            rest = after;
+            if let Some(Message::Load { mem, addr, .. } | Message::Store { mem, addr, .. }) = after.get(2 * AHEAD)
+                && let Some(shadow) = self.shadow((*mem).into())
+            {
+                shadow.look_ahead(*addr);
+            }
+            if let Some(Message::Load { mem, addr, .. } | Message::Store { mem, addr, .. }) = after.get(AHEAD)
+                && let Some(shadow) = self.shadow((*mem).into())
+            {
+                shadow.look_behind(*addr);
+            }
+            match *message {
                 Message::Operand(value) => {
                     operands.values.push(value);
                     continue;
                 }
-                Message::Load { site, mem, len, rmw, addr } if rmw != Rmw::Plain => {
+                Message::Load { site, mem, len, rmw, addr } if rmw != Rmw::Plain => match *after {
                     // Most pairs come together.
-                    let is_pair = |next: &Message| matches!(*next, Message::Store { mem: m, len: l, rmw: r, addr: a, .. } if (m, l, r, a) == (mem, len, rmw, addr));
-                    match messages.next_if(is_pair) {
-                        Some(Message::Store { site: store, .. }) => self.pair(SiteId(site), SiteId(store), mem.into(), addr, len.into(), rmw),
-                        _ => self.load(SiteId(site), mem.into(), addr, len.into(), rmw),
+                    [Message::Store { site: store, mem: m, len: l, rmw: r, addr: a }, ref after @ ..]
+                        if (m, l, r, a) == (mem, len, rmw, addr) =>
+                    {
+                        rest = after;
+                        self.pair(SiteId(site), SiteId(store), mem.into(), addr, len.into(), rmw);
                     }
-                }
-                _ => self.receive_one(message, operands),
+                    _ => self.load_slow(SiteId(site), mem.into(), addr..addr + u64::from(len), rmw),
+                },
+                message => self.receive_one(message, operands),
             }
             operands.values.clear();
         }
@@ -133,8 +149,13 @@ impl<S: Sink> Tracer<S> {
         let before = self.work();
         match message {
             Message::Operand(_) => {}
-            Message::Load { site, mem, len, rmw, addr } => self.load(SiteId(site), mem.into(), addr, len.into(), rmw),
-            Message::Store { site, mem, len, rmw, addr } => self.store(SiteId(site), mem.into(), addr, len.into(), rmw),
+            // The filter has let them through: it is of no use to look for the common case first.
+            Message::Load { site, mem, len, rmw, addr } => {
+                self.load_slow(SiteId(site), mem.into(), addr..addr + u64::from(len), rmw);
+            }
+            Message::Store { site, mem, len, rmw, addr } => {
+                self.store_slow(SiteId(site), mem.into(), addr..addr + u64::from(len), rmw);
+            }
             Message::BulkRead { site, mem } => self.bulk_read(SiteId(site), mem, operands.range()),
             Message::BulkWrite { site, mem } => self.bulk_write(SiteId(site), mem, operands.range()),
             Message::MemorySize { site, mem } => self.memory_size(SiteId(site), mem),

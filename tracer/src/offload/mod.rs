@@ -29,8 +29,8 @@ use crate::units::Units;
 
 /// Messages of a batch: 256 KiB.
 const BATCH: usize = 1 << 14;
-/// Batches that wait at most.
-const WAITING: usize = 8;
+/// Batches that wait at most: 16 MiB, enough for both threads to be busy when phases that cost one of them more take turns.
+const WAITING: usize = 64;
 
 /// A function whose calls are units.
 const UNIT: u8 = 1;
@@ -305,7 +305,7 @@ impl<S: Sink> Probe for Offload<S> {
         if rmw == Rmw::Plain {
             self.filter.load(mem, addr, len);
         } else {
-            self.filter.forget(addr, len);
+            self.filter.forget(addr..addr + u64::from(len));
             self.known();
         }
         self.send(Message::Load { site: site.0, mem: mem as u8, len: len as u8, rmw, addr });
@@ -319,17 +319,19 @@ impl<S: Sink> Probe for Offload<S> {
         if rmw == Rmw::Plain {
             self.filter.store(mem, addr, len);
         } else {
-            self.filter.forget(addr, len);
+            self.filter.forget(addr..addr + u64::from(len));
             self.known();
         }
         self.send(Message::Store { site: site.0, mem: mem as u8, len: len as u8, rmw, addr });
     }
 
     fn bulk_read(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
+        self.filter.forget(range.clone());
         self.send_with(&[range.start, range.end], &[], Message::BulkRead { site: site.0, mem });
     }
 
     fn bulk_write(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
+        self.filter.forget(range.clone());
         self.send_with(&[range.start, range.end], &[], Message::BulkWrite { site: site.0, mem });
     }
 
