@@ -76,19 +76,28 @@ pub enum ValType {
     ExternRef,
     /// Nullable reference to an exception.
     ExnRef,
+    /// Reference to an exception that is never null (`(ref exn)`).
+    SomeExnRef,
     /// The null reference among those to exceptions (`(ref null noexn)`).
     NullExnRef,
+    /// No reference at all: neither null nor to any exception (`(ref noexn)`).
+    NoExnRef,
 }
 
 impl ValType {
     /// Whether this is a reference type.
     pub fn is_ref(self) -> bool {
-        matches!(self, ValType::FuncRef | ValType::ExternRef | ValType::ExnRef | ValType::NullExnRef)
+        matches!(self, ValType::FuncRef | ValType::ExternRef) || self.is_exn()
     }
 
-    /// Whether a value of this type is one of type `other` as well.
+    /// Whether this is one of the types of references to exceptions.
+    pub(crate) fn is_exn(self) -> bool {
+        matches!(self, ValType::ExnRef | ValType::SomeExnRef | ValType::NullExnRef | ValType::NoExnRef)
+    }
+
+    /// Whether every value of this type is one of type `other` as well.
     pub(crate) fn is_subtype_of(self, other: ValType) -> bool {
-        self == other || (self == ValType::NullExnRef && other == ValType::ExnRef)
+        self == other || (self.is_exn() && other == ValType::ExnRef) || (self == ValType::NoExnRef && other.is_exn())
     }
 
     /// Whether values of this type take two slots.
@@ -113,7 +122,9 @@ impl fmt::Display for ValType {
             ValType::FuncRef => "funcref",
             ValType::ExternRef => "externref",
             ValType::ExnRef => "exnref",
+            ValType::SomeExnRef => "(ref exn)",
             ValType::NullExnRef => "nullexnref",
+            ValType::NoExnRef => "(ref noexn)",
         })
     }
 }
@@ -155,9 +166,14 @@ impl Val {
         }
     }
 
-    /// Whether the value has this type; the null reference to an exception has two.
+    /// Whether the value has this type; references to exceptions have a more precise one beside that of [`Val::ty`].
     pub fn is_of(self, ty: ValType) -> bool {
-        self.ty() == ty || (ty == ValType::NullExnRef && self == Val::ExnRef(None))
+        self.ty() == ty
+            || match self {
+                Val::ExnRef(None) => ty == ValType::NullExnRef,
+                Val::ExnRef(Some(_)) => ty == ValType::SomeExnRef,
+                _ => false,
+            }
     }
 
     /// The value as a frame slot, a global and a table element hold it: 32-bit values are zero-extended, a null reference is
@@ -196,7 +212,7 @@ impl Val {
             ValType::V128 => Val::V128(bits),
             ValType::FuncRef => Val::FuncRef(reference().map(FuncId)),
             ValType::ExternRef => Val::ExternRef(reference()),
-            ValType::ExnRef | ValType::NullExnRef => Val::ExnRef(ExnId::from_raw(bits as u64)),
+            ValType::ExnRef | ValType::SomeExnRef | ValType::NullExnRef | ValType::NoExnRef => Val::ExnRef(ExnId::from_raw(bits as u64)),
         }
     }
 
@@ -382,6 +398,19 @@ mod tests {
             assert_eq!(Val::from_bits(value.ty(), value.bits()), value);
         }
         assert_eq!(Val::I32(-1).raw(), 0xffff_ffff, "32-bit values are zero-extended");
+    }
+
+    #[test]
+    fn references_to_exceptions_have_precise_types() {
+        let types = [ValType::ExnRef, ValType::SomeExnRef, ValType::NullExnRef, ValType::NoExnRef];
+        let of = |value: Val| types.map(|ty| value.is_of(ty));
+        assert_eq!(of(Val::ExnRef(None)), [true, false, true, false]);
+        assert_eq!(of(Val::ExnRef(Some(ExnId(3)))), [true, true, false, false]);
+        let below = |ty: ValType| types.map(|other| other.is_subtype_of(ty));
+        assert_eq!(below(ValType::ExnRef), [true; 4]);
+        assert_eq!(below(ValType::SomeExnRef), [false, true, false, true]);
+        assert_eq!(below(ValType::NullExnRef), [false, false, true, true]);
+        assert!(!ValType::FuncRef.is_subtype_of(ValType::ExnRef) && !ValType::NoExnRef.is_subtype_of(ValType::FuncRef));
     }
 
     #[test]

@@ -187,6 +187,14 @@ fn references_are_thrown_again() {
             (i32.add (ref.is_null (table.get $t (i32.const 0))))
             (i32.add (ref.is_null (local.get $n)))))"#;
     check(text, &[], &[Val::I32(13)], 25, "enter2 call1 call0 unwind@4 caught@4 ret caught@12 caught@18 ret left");
+    // References that are never null, also as parameters and results.
+    let text = r#"(module (tag $e (param i32))
+        (func $id (param (ref exn)) (result (ref exn)) (local.get 0))
+        (func $never (param (ref noexn)) (result exnref) (local.get 0))
+        (func (export "run") (result i32)
+            (block $h (result i32 (ref exn)) (try_table (catch_ref $e $h) (throw $e (i32.const 6))) (unreachable))
+            (block $k (param i32 (ref exn)) (result i32) (call $id) (drop))))"#;
+    check(text, &[], &[Val::I32(6)], 5, "enter2 caught@2 call0 ret ret left");
     let text = r#"(module (func (export "run") (drop (block (result exnref) (try_table (catch_all_ref 0) (throw_ref (ref.null exn))) (ref.null exn)))))"#;
     check_trap(text, &[], TrapKind::NullException, 2, "enter0 dead");
 }

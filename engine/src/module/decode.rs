@@ -183,14 +183,7 @@ impl ModuleInner {
 }
 
 fn value_type(ty: wasmparser::ValType) -> Result<ValType, Error> {
-    match ty {
-        wasmparser::ValType::Ref(ty) if !ty.is_nullable() => Err(Error::Unsupported {
-            features: "typed function references".into(),
-            detail: format!("the type {ty}"),
-            offset: 0,
-        }),
-        ty => val_type(ty).ok_or_else(|| surprise("a value type of a refused feature", 0)),
-    }
+    val_type(ty).ok_or_else(|| surprise("a value type of a refused feature", 0))
 }
 
 fn func_type(ty: &wasmparser::FuncType) -> Result<FuncType, Error> {

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::Store;
 use crate::error::Error;
 use crate::trap::Pinned;
-use crate::value::{ExnId, TagId, Val, ValType};
+use crate::value::{ExnId, TagId, Val};
 
 /// Bytes from which on a sweep is worth its while.
 const SWEEP_MIN: usize = 1 << 20;
@@ -101,9 +101,8 @@ impl Store {
 
     /// Frees what cannot be reached from these slots, nor from anything else.
     fn sweep(&mut self, slots: impl Iterator<Item = u64>) {
-        let is_exn = |ty: ValType| ValType::NullExnRef.is_subtype_of(ty) && ty.is_ref();
-        let tables = self.tables.iter().filter(|table| is_exn(table.ty.element)).flat_map(|table| table.elems.iter().copied());
-        let globals = self.globals.iter().filter(|global| is_exn(global.ty().content)).map(|global| global.bits() as u64);
+        let tables = self.tables.iter().filter(|table| table.ty.element.is_exn()).flat_map(|table| table.elems.iter().copied());
+        let globals = self.globals.iter().filter(|global| global.ty().content.is_exn()).map(|global| global.bits() as u64);
         let kept = &self.exceptions.kept;
         let mut reached: FxHashMap<ExnId, ()> = FxHashMap::default();
         let mut open: Vec<ExnId> = slots.chain(tables).chain(globals).filter_map(ExnId::from_raw).collect();
@@ -134,7 +133,7 @@ impl Store {
 mod tests {
     use super::*;
     use crate::config::{Config, Engine, Limits};
-    use crate::value::{FuncType, GlobalType, TableType};
+    use crate::value::{FuncType, GlobalType, TableType, ValType};
 
     #[test]
     fn a_sweep_keeps_what_is_referred_to() {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::{Func, Instance, Store};
 use crate::error::{Error, InstantiateError};
 use crate::module::{ConstExpr, ConstOp, ElemItems, ElemMode, Import, Module};
+use crate::table::Table;
 use crate::trap::{Trap, TrapKind};
-use crate::value::{Extern, ExternType, FuncId, InstanceId, TagId, Val};
+use crate::value::{Extern, ExternType, FuncId, InstanceId, TableId, TagId, Val};
 
 impl Store {
     /// Makes an instance of a module; `imports` are in the module's order. The start function is *not* run: the caller runs
@@ -107,7 +108,10 @@ impl Store {
             instance.memories.push(self.new_memory(*ty)?);
         }
         for ty in &inner.tables[inner.imported.tables as usize..] {
-            instance.tables.push(self.new_table(*ty, Val::zero(ty.element))?);
+            // Elements that are never null get their values once there are globals.
+            let table = Table::filled(*ty, 0, &self.engine.config().limits)?;
+            self.tables.push(Box::new(table));
+            instance.tables.push(TableId(self.tables.len() as u32 - 1));
         }
         Ok(())
     }
