@@ -41,6 +41,8 @@ struct Reductions {
     role: LocalRole,
     set: SetIdx,
     newest: LocalWriter,
+    /// The newest writer of another segment than that one's.
+    before: Option<LocalWriter>,
 }
 
 /// A carried local: the last plain write, and on top of it what does not hide it.
@@ -70,7 +72,9 @@ impl Local {
         }
         for r in &self.reductions {
             if r.role == role {
-                graph.edge(r.newest.segment, EdgeKind::Raw, EdgeClass::Reduction, r.newest.site, to);
+                if let Some(w) = if is_own(&r.newest) { r.before.as_ref() } else { Some(&r.newest) } {
+                    graph.edge(w.segment, EdgeKind::Raw, EdgeClass::Reduction, w.site, to);
+                }
             } else {
                 graph.edges_from_set(r.set, &[EdgeKind::Raw], r.newest.site, to, |_, _, _| EdgeClass::Scalar);
             }
@@ -86,9 +90,10 @@ impl Local {
             LocalRole::Induction => self.induction = Some(writer),
             role => {
                 let open = self.reductions.iter_mut().find(|r| r.role == role);
-                let before = open.as_ref().map_or(EMPTY, |r| r.set);
-                let set = graph.sets_mut().push(before, writer.segment, 0);
-                let new = Reductions { role, set, newest: writer };
+                let set_before = open.as_ref().map_or(EMPTY, |r| r.set);
+                let set = graph.sets_mut().push(set_before, writer.segment, 0);
+                let before = open.as_ref().and_then(|r| if r.newest.segment == writer.segment { r.before } else { Some(r.newest) });
+                let new = Reductions { role, set, newest: writer, before };
                 match open {
                     Some(r) => *r = new,
                     None => self.reductions.push(new),

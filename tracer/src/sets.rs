@@ -32,9 +32,10 @@ struct SetNode {
     member: u32,
     /// The child that was made last; valid when it was made by the current segment.
     memo: SetIdx,
-    /// The graph node that joins the run of equal flags that ends here, plus 1; 0 when there is none yet, [`USED`] when there is
-    /// none yet but the run was a source of edges.
+    /// The graph node that joins the run of equal flags that ends here, plus 1; 0 when there is none yet.
     join: u32,
+    /// The segment for which the run was a source of edges first, plus 1; 0 when it was none yet.
+    used_in: u32,
     /// The oldest segment below, or this one.
     oldest: u32,
     /// The first node below that is not of the run of equal flags that ends here.
@@ -52,9 +53,6 @@ pub(crate) struct Run {
     pub stale: bool,
 }
 
-/// A run that was a source of edges once: members that join the run later need not repeat those below.
-const USED: u32 = u32::MAX;
-
 /// All sets.
 #[derive(Debug)]
 pub(crate) struct Sets {
@@ -67,7 +65,7 @@ pub(crate) struct Sets {
 
 impl Sets {
     pub fn new() -> Sets {
-        Sets { nodes: vec![SetNode { parent: EMPTY, member: BARRIER, memo: 0, join: 0, oldest: u32::MAX, end: EMPTY }], base: 1, singles: FxHashMap::default(), current: 0 }
+        Sets { nodes: vec![SetNode { parent: EMPTY, member: BARRIER, memo: 0, join: 0, used_in: 0, oldest: u32::MAX, end: EMPTY }], base: 1, singles: FxHashMap::default(), current: 0 }
     }
 
     /// `segment` is current from here on.
@@ -101,7 +99,7 @@ impl Sets {
         let Some(member) = single(set) else { return set };
         let nodes = &mut self.nodes;
         *self.singles.entry(member).or_insert_with(|| {
-            nodes.push(SetNode { parent: EMPTY, member, memo: 0, join: 0, oldest: segment_of(member), end: EMPTY });
+            nodes.push(SetNode { parent: EMPTY, member, memo: 0, join: 0, used_in: 0, oldest: segment_of(member), end: EMPTY });
             (nodes.len() - 1) as u32
         })
     }
@@ -133,7 +131,7 @@ impl Sets {
         assert!(new < SINGLE, "more than 2^31 sets of segments: choose fewer or larger units");
         let continues = member != BARRIER && node.member != BARRIER && flags_of(member) == flags_of(node.member);
         let end = if continues { node.end } else { set };
-        self.nodes.push(SetNode { parent: set, member, memo: 0, join: 0, oldest: node.oldest, end });
+        self.nodes.push(SetNode { parent: set, member, memo: 0, join: 0, used_in: 0, oldest: node.oldest, end });
         self.nodes[set as usize].memo = new;
         new
     }
@@ -182,15 +180,17 @@ impl Sets {
         if let Some(member) = single(top) {
             return each(Source::Segment(segment_of(member)));
         }
-        let SetNode { end, join, .. } = self.nodes[top as usize];
-        let is_first = join == 0;
-        if is_first {
-            self.nodes[top as usize].join = USED;
+        let current = self.current + 1;
+        let SetNode { end, used_in, .. } = self.nodes[top as usize];
+        if used_in == 0 {
+            self.nodes[top as usize].used_in = current;
         }
         let mut at = top;
         while at != end {
             let node = self.nodes[at as usize];
-            let was_used = node.join != 0 && !(is_first && at == top);
+            // Members that join a run after it was used need not repeat those below. What the current segment used does not count: it
+            // may ask again.
+            let was_used = node.join != 0 || (node.used_in != 0 && node.used_in != current);
             if was_used && node.parent != end {
                 return each(Source::Node(self.join(at, make)));
             }
@@ -207,7 +207,7 @@ impl Sets {
         let mut at = top;
         while at != end {
             let node = self.nodes[at as usize];
-            if node.join != 0 && node.join != USED {
+            if node.join != 0 {
                 sources.push(Source::Node(node.join - 1));
                 break;
             }
