@@ -20,6 +20,7 @@ pub fn all() -> Vec<TestFile<'static>> {
         Proposal::Annotations,
         Proposal::Simd,
         Proposal::RelaxedSimd,
+        Proposal::ExceptionHandling,
     ];
     let files = versions.into_iter().flat_map(spec).chain(proposals.into_iter().flat_map(proposal));
     files.filter(|file| !OTHER_FEATURES.iter().any(|(other, _)| *other == name(file))).collect()
@@ -47,6 +48,10 @@ const SEGMENT: &str = "a link error in WebAssembly 1.0, a trap since the bulk me
 const WRITTEN: &str = "segments before one that traps stay written since the bulk memory proposal";
 const BR_TABLE: &str = "unreachable operands of br_table may match labels of different types since WebAssembly 2.0";
 const GC: &str = "uses an array, which the engine does not have";
+
+const TAG_RESULTS: &str = "refused, as it should be, but as what only the stack-switching proposal makes valid";
+const REC: &str = "uses, or needs a module that uses, a recursion group, which comes with garbage-collected types";
+const TYPED_REFERENCES: &str = "uses, or needs a module that uses, typed function references";
 
 /// Every directive that does not apply. One that passes all the same is a failure: the list never outlives its reasons.
 pub const SKIPS: &[Skip] = &[
@@ -100,6 +105,19 @@ pub const SKIPS: &[Skip] = &[
     Skip { file: "reference-types/unreached-invalid.wast", line: 539, reason: BR_TABLE },
     Skip { file: "bulk-memory/table_init.wast", line: 2272, reason: GC },
     Skip { file: "bulk-memory/table_init.wast", line: 2286, reason: GC },
+    Skip { file: "exceptions/tag.wast", line: 18, reason: TAG_RESULTS },
+    Skip { file: "exceptions/tag.wast", line: 22, reason: TAG_RESULTS },
+    Skip { file: "exceptions/tag.wast", line: 30, reason: REC },
+    Skip { file: "exceptions/tag.wast", line: 38, reason: REC },
+    Skip { file: "exceptions/tag.wast", line: 40, reason: REC },
+    Skip { file: "exceptions/tag.wast", line: 48, reason: REC },
+    Skip { file: "exceptions/tag.wast", line: 59, reason: REC },
+    Skip { file: "exceptions/try_table.wast", line: 420, reason: TYPED_REFERENCES },
+    Skip { file: "exceptions/try_table.wast", line: 464, reason: TYPED_REFERENCES },
+    Skip { file: "exceptions/try_table.wast", line: 465, reason: TYPED_REFERENCES },
+    Skip { file: "exceptions/try_table.wast", line: 466, reason: TYPED_REFERENCES },
+    Skip { file: "exceptions/try_table.wast", line: 467, reason: TYPED_REFERENCES },
+    Skip { file: "exceptions/try_table.wast", line: 468, reason: TYPED_REFERENCES },
 ];
 
 /// The name by which a suite's file is listed: `suite/file.wast`.

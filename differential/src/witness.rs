@@ -35,6 +35,8 @@ pub struct Witness {
     hosts: Vec<usize>,
     /// Functions of the sites, by id; ids start at 1.
     sites: Vec<u32>,
+    /// An exception ends activations: nothing else happens before it is caught or leaves the entry.
+    unwinding: bool,
     complaints: Vec<String>,
 }
 
@@ -85,6 +87,7 @@ impl Witness {
 
     /// An event that needs a running activation.
     fn inside(&mut self, event: &str) {
+        self.check(!self.unwinding || matches!(event, "unwind" | "caught"), |_| format!("{event} while an exception is under way"));
         let level = self.entries.len();
         self.check(self.hosts.last() != Some(&level), |_| format!("{event} while a host call is pending"));
         let floor = self.entries.last().copied();
@@ -162,6 +165,8 @@ impl Probe for Witness {
 
     fn leave(&mut self, work: u64, unwound: bool) {
         self.at(work, "leave");
+        self.check(unwound || !self.unwinding, |_| "leave as after a return while an exception is under way".into());
+        self.unwinding = false;
         let floor = self.entries.pop();
         self.check(floor.is_some(), |_| "leave without enter".into());
         let floor = floor.unwrap_or(0);
@@ -203,6 +208,36 @@ impl Probe for Witness {
         self.at(work, "host_return");
         let made = self.hosts.pop();
         self.check(made == Some(self.entries.len()), |w| format!("host_return to {made:?} in entry {}", w.entries.len()));
+    }
+
+    fn host_throw(&mut self, _: u32, work: u64) {
+        self.at(work, "host_throw");
+        let made = self.hosts.pop();
+        self.check(made == Some(self.entries.len()), |w| format!("host_throw to {made:?} in entry {}", w.entries.len()));
+    }
+
+    fn unwind(&mut self, site: SiteId, work: u64) {
+        self.inside("unwind");
+        self.at(work, "unwind");
+        self.check(site.0 as usize <= self.sites.len(), |_| format!("unwind: {site:?} was never made"));
+        self.activations.pop();
+        self.unwinding = true;
+    }
+
+    fn caught(&mut self, site: SiteId, in_loop: Option<LoopRef>, work: u64) {
+        self.inside("caught");
+        self.at(work, "caught");
+        self.check(site.0 as usize <= self.sites.len(), |_| format!("caught: {site:?} was never made"));
+        self.unwinding = false;
+        let mut problem = None;
+        if let Some(activation) = self.activations.last_mut() {
+            let kept = in_loop.map_or(Some(0), |this| activation.loops.iter().rposition(|open| *open == this).map(|at| at + 1));
+            if kept.is_none() {
+                problem = Some(format!("caught in {in_loop:?}, but open are {:?}", activation.loops));
+            }
+            activation.loops.truncate(kept.unwrap_or(0));
+        }
+        self.complaints.extend(problem);
     }
 
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
@@ -304,6 +339,46 @@ mod tests {
                 w.leave(5, true);
             },
             "",
+        );
+    }
+
+    #[test]
+    fn exceptions_end_what_they_leave() {
+        check(
+            |w| {
+                w.loop_iter(inner(0), 1);
+                w.call(SiteId(1), 1, &[], 2);
+                w.host_call(SiteId(2), 5, &[], 5);
+                w.enter(0, &[], 5);
+                w.loop_iter(inner(0), 5);
+                w.unwind(SiteId(1), 6);
+                w.leave(6, true);
+                w.host_throw(5, 6);
+                w.unwind(SiteId(0), 6);
+                w.loop_iter(inner(1), 6);
+            },
+            "loop_iter while an exception is under way",
+        );
+        check(
+            |w| {
+                w.loop_iter(inner(0), 1);
+                w.loop_iter(inner(1), 2);
+                w.caught(SiteId(1), Some(inner(0)), 3);
+                w.loop_exit(inner(0), 3);
+                w.caught(SiteId(1), None, 3);
+                w.ret(&[], 4);
+                w.leave(4, false);
+            },
+            "",
+        );
+        check(|w| w.caught(SiteId(1), Some(inner(0)), 3), "but open are []");
+        check(|w| w.caught(SiteId(3), None, 3), "was never made");
+        check(
+            |w| {
+                w.unwind(SiteId(1), 1);
+                w.leave(1, false);
+            },
+            "leave as after a return",
         );
     }
 

@@ -17,7 +17,7 @@ fn answer(ty: ValType, args: u64) -> Val {
     match ty {
         ValType::F32 => Val::F32((args as u32 as f32).to_bits()),
         ValType::F64 => Val::F64((args as f64).to_bits()),
-        ValType::FuncRef | ValType::ExternRef => Val::zero(ty),
+        ty if ty.is_ref() => Val::zero(ty),
         _ => argument(ty, args ^ 0x5555),
     }
 }
@@ -25,7 +25,7 @@ fn answer(ty: ValType, args: u64) -> Val {
 /// The value of this type that stands for 64 bits: vectors have them twice, the second time turned around.
 fn argument(ty: ValType, bits: u64) -> Val {
     match ty {
-        ValType::FuncRef | ValType::ExternRef => Val::zero(ty),
+        ty if ty.is_ref() => Val::zero(ty),
         ValType::V128 => Val::V128(u128::from(bits.rotate_left(20)) << 64 | u128::from(bits)),
         _ => Val::from_raw(ty, bits),
     }
@@ -51,6 +51,8 @@ struct Outcome {
 enum End {
     Returned(Vec<Seen>),
     Trapped(TrapKind),
+    /// With an exception that carries these values.
+    Threw(Vec<Seen>),
 }
 
 /// A value that engines can agree on: references are null or not.
@@ -121,14 +123,17 @@ fn ours<P: Watcher>(bytes: &[u8], setting: Setting, counting: bool, fuel: Option
     store.set_trace_plan(instance, P::plan(&module));
     let mut call = |store: &mut Store, func, args: &[Val]| match linker.call(store, &mut probe, func, args) {
         Ok(values) => End::Returned(values.into_iter().map(see).collect()),
-        Err(CallError::Trap(trap)) => End::Trapped(same(trap.kind())),
+        Err(CallError::Trap(trap)) => match trap.exception().map(|id| store.exception(id).expect("the trap keeps it")) {
+            Some((_, values)) => End::Threw(values.into_iter().map(see).collect()),
+            None => End::Trapped(same(trap.kind())),
+        },
         Err(HostError::Error(e)) => panic!("{e}"),
         Err(HostError::Exit(_)) => panic!("nobody exits"),
     };
     if let Some(start) = module.start() {
         let start = store.func(instance, start);
         let end = call(&mut store, start, &[]);
-        let trapped = matches!(end, End::Trapped(_));
+        let trapped = !matches!(end, End::Returned(_));
         outcome.ends.push(end);
         if trapped {
             return Some(Ours { outcome, work: store.work() });
@@ -157,7 +162,7 @@ fn state(store: &Store, module: &Module, instance: InstanceId) -> Vec<Seen> {
             Extern::Global(id) => Some(see(store.global(id))),
             Extern::Memory(id) => Some(see_bytes(store.memory(id))),
             Extern::Table(id) => Some(Seen::Bytes(store.table_size(id) as usize, 0)),
-            Extern::Func(_) => None,
+            Extern::Func(_) | Extern::Tag(_) => None,
         })
         .collect()
 }
@@ -172,7 +177,7 @@ fn same(kind: TrapKind) -> TrapKind {
 fn theirs(bytes: &[u8], setting: Setting) -> Outcome {
     let mut config = wasmtime::Config::new();
     config.cranelift_nan_canonicalization(setting.canonicalize_nans).relaxed_simd_deterministic(true);
-    config.wasm_tail_call(true).wasm_multi_memory(true).wasm_extended_const(true).cranelift_opt_level(wasmtime::OptLevel::None);
+    config.wasm_exceptions(true).wasm_tail_call(true).wasm_multi_memory(true).wasm_extended_const(true).cranelift_opt_level(wasmtime::OptLevel::None);
     let engine = wasmtime::Engine::new(&config).expect("a valid configuration");
     let module = wasmtime::Module::new(&engine, bytes).expect("Wasmtime takes what this engine takes");
     let mut store = wasmtime::Store::new(&engine, ());
@@ -195,7 +200,7 @@ fn theirs(bytes: &[u8], setting: Setting) -> Outcome {
     let instance = match wasmtime::Instance::new(&mut store, &module, &imports) {
         Ok(instance) => instance,
         Err(e) => {
-            outcome.ends.push(End::Trapped(trap_kind(&e)));
+            outcome.ends.push(failed(&mut store, &e));
             return outcome;
         }
     };
@@ -208,7 +213,7 @@ fn theirs(bytes: &[u8], setting: Setting) -> Outcome {
                 let mut results: Vec<wasmtime::Val> = ty.results().map(|ty| their_val(Val::zero(val_type(&ty)))).collect();
                 outcome.ends.push(match func.call(&mut store, &args, &mut results) {
                     Ok(()) => End::Returned(results.iter().map(see_theirs).collect()),
-                    Err(e) => End::Trapped(trap_kind(&e)),
+                    Err(e) => failed(&mut store, &e),
                 });
             }
         }
@@ -236,6 +241,8 @@ fn val_type(ty: &wasmtime::ValType) -> ValType {
         wasmtime::ValType::V128 => ValType::V128,
         ty if ty.is_funcref() => ValType::FuncRef,
         ty if ty.is_externref() => ValType::ExternRef,
+        ty if ty.matches(&wasmtime::ValType::NULLEXNREF) => ValType::NullExnRef,
+        ty if ty.matches(&wasmtime::ValType::EXNREF) => ValType::ExnRef,
         other => panic!("the programs have no {other}"),
     }
 }
@@ -249,6 +256,7 @@ fn their_val(value: Val) -> wasmtime::Val {
         Val::V128(bits) => wasmtime::Val::V128(bits.into()),
         Val::FuncRef(_) => wasmtime::Val::FuncRef(None),
         Val::ExternRef(_) => wasmtime::Val::ExternRef(None),
+        Val::ExnRef(_) => wasmtime::Val::ExnRef(None),
     }
 }
 
@@ -268,8 +276,18 @@ fn see_theirs(value: &wasmtime::Val) -> Seen {
         (Some((ty, bits)), _) => Seen::Number(ty, bits),
         (None, wasmtime::Val::FuncRef(func)) => Seen::Null(func.is_none()),
         (None, wasmtime::Val::ExternRef(host)) => Seen::Null(host.is_none()),
+        (None, wasmtime::Val::ExnRef(exn)) => Seen::Null(exn.is_none()),
         (None, other) => panic!("the programs have no {other:?}"),
     }
+}
+
+fn failed(store: &mut wasmtime::Store<()>, error: &wasmtime::Error) -> End {
+    if !error.is::<wasmtime::ThrownException>() {
+        return End::Trapped(trap_kind(error));
+    }
+    let exception = store.take_pending_exception().expect("it was thrown");
+    let fields: Vec<wasmtime::Val> = exception.fields(&mut *store).expect("it is kept").collect();
+    End::Threw(fields.iter().map(see_theirs).collect())
 }
 
 fn trap_kind(error: &wasmtime::Error) -> TrapKind {
@@ -284,6 +302,7 @@ fn trap_kind(error: &wasmtime::Error) -> TrapKind {
         Some(Trap::BadConversionToInteger) => TrapKind::BadConversionToInteger,
         Some(Trap::StackOverflow) => TrapKind::StackOverflow,
         Some(Trap::BadSignature) => TrapKind::BadSignature,
+        Some(Trap::NullReference) => TrapKind::NullException,
         other => panic!("Wasmtime failed otherwise: {other:?}, {error:?}"),
     }
 }
@@ -319,7 +338,8 @@ fn program(seed: u64) -> Option<Vec<u8>> {
         custom_page_sizes_enabled: false,
         // Half of the programs avoid traps, which would end most calls early.
         disallow_traps: seed.is_multiple_of(2),
-        exceptions_enabled: false,
+        // Exceptions in half of the programs, whatever else is in them.
+        exceptions_enabled: seed % 4 < 2,
         export_everything: true,
         gc_enabled: false,
         max_imports: 4,
@@ -379,11 +399,13 @@ fn random_programs_run_as_on_wasmtime() {
     let (first, count) = (number("WORKSP_SEED", 1), number("WORKSP_PROGRAMS", 400));
     println!("seeds {first}..{}", first + count);
     let scalar = Engine::new(Config { simd: false, ..Config::default() });
-    let (mut ran, mut compared, mut vectors) = (0, 0, 0);
+    let (mut ran, mut compared, mut vectors, mut throwing) = (0, 0, 0, 0);
+    let no_exceptions = Engine::new(Config { exceptions: false, ..Config::default() });
     for seed in first..first + count {
         if let Some(bytes) = program(seed) {
             ran += 1;
             vectors += u64::from(Module::new(&scalar, &bytes).is_err());
+            throwing += u64::from(Module::new(&no_exceptions, &bytes).is_err());
             match catch_unwind(|| compare(seed, &bytes)) {
                 Ok(answered) => compared += u64::from(answered),
                 Err(panic) => {
@@ -395,7 +417,7 @@ fn random_programs_run_as_on_wasmtime() {
             }
         }
     }
-    println!("{ran} programs, {compared} of them compared, {vectors} with vectors");
+    println!("{ran} programs, {compared} of them compared, {vectors} with vectors, {throwing} with exceptions");
     assert!(ran * 2 >= count && compared * 10 >= ran * 9, "most random bytes make a program that both engines run");
-    assert!(vectors * 2 >= ran, "vectors are generated");
+    assert!(vectors * 2 >= ran && throwing * 4 >= ran, "vectors and exceptions are generated");
 }

@@ -13,6 +13,10 @@ pub struct Limits {
     pub call_depth_max: u32,
     /// Bytes of all frames at one time, over all nested entries.
     pub stack_bytes_max: usize,
+    /// Bytes of all exceptions that are kept at one time. When they get this far, the store first frees those that nothing in it
+    /// refers to any more: no frame, global, table or other exception, and no [`Trap`](crate::Trap) that tells of one. A throw that
+    /// does not fit even then traps.
+    pub exception_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -22,6 +26,7 @@ impl Default for Limits {
             table_elements_max: 10_000_000,
             call_depth_max: 200_000,
             stack_bytes_max: 64 << 20,
+            exception_bytes_max: 64 << 20,
         }
     }
 }
@@ -32,7 +37,7 @@ impl Default for Limits {
 pub struct Config {
     /// Count work while running (and stop when a fuel limit is reached). Traced runs always count.
     pub fuel: bool,
-    /// Bounds on memories, tables and the stack.
+    /// Bounds on memories, tables, the stack and exceptions.
     pub limits: Limits,
     /// Replace every NaN that an operator computes by the canonical one, as recording and replay need.
     pub canonicalize_nans: bool,
@@ -40,11 +45,24 @@ pub struct Config {
     pub simd: bool,
     /// Relaxed operators on vectors; they have their deterministic meaning. On by default.
     pub relaxed_simd: bool,
+    /// Exceptions as WebAssembly 3.0 has them: tags, `throw`, `throw_ref`, `try_table`, `exnref`. On by default.
+    pub exceptions: bool,
+    /// The form of exceptions that came before: `try`, `catch`, `catch_all`, `delegate`, `rethrow`. Needs
+    /// [`exceptions`](Config::exceptions) for tags and `throw`. On by default.
+    pub legacy_exceptions: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { fuel: false, limits: Limits::default(), canonicalize_nans: false, simd: true, relaxed_simd: true }
+        Config {
+            fuel: false,
+            limits: Limits::default(),
+            canonicalize_nans: false,
+            simd: true,
+            relaxed_simd: true,
+            exceptions: true,
+            legacy_exceptions: true,
+        }
     }
 }
 

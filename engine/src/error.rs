@@ -128,7 +128,7 @@ pub(crate) fn check_values(
     expected: &[crate::value::ValType],
     given: &[crate::value::Val],
 ) -> Result<(), Error> {
-    if expected.len() == given.len() && expected.iter().zip(given).all(|(ty, val)| *ty == val.ty()) {
+    if expected.len() == given.len() && expected.iter().zip(given).all(|(ty, val)| val.is_of(*ty)) {
         return Ok(());
     }
     let list = |types: Vec<String>| types.join(" ");

@@ -144,6 +144,7 @@ macro_rules! for_each_single {
             Charge charge; Jump jump; BrTableS br_table_slot; BrTableA br_table_acc; Unreachable unreachable;
             Call call::<S, P>; CallImport call_import::<S, P>; CallIndirect call_indirect::<S, P>;
             ReturnCall return_call::<S, P>; ReturnCallImport return_call_import::<S, P>; ReturnCallIndirect return_call_indirect::<S, P>;
+            Throw throw::<S, P>; ThrowRef throw_ref::<S, P>;
             Ret ret::<S, P>; RetA ret_acc::<S, P>; RetS ret_slot::<S, P>; RetI ret_imm::<S, P>;
             // globals
             GlobalGet global_get::<S, P>; GlobalSetA global_set_acc::<S, P>; GlobalSetS global_set_slot::<S, P>;

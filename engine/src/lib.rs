@@ -29,6 +29,6 @@ pub use module::{Export, ExportItem, Import, Module};
 pub use store::Store;
 pub use trap::{FrameInfo, Trap, TrapKind};
 pub use value::{
-    Extern, ExternType, FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, MemoryType, TableId, TableType, Val,
-    ValType,
+    ExnId, Extern, ExternType, FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, MemoryType, TableId, TableType, TagId,
+    Val, ValType,
 };

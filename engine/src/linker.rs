@@ -103,7 +103,8 @@ impl Caller<'_> {
     /// Calls back into the program.
     ///
     /// # Errors
-    /// When the call traps, exits or does not fit the function's type. A host function usually passes that on.
+    /// When the call traps, exits or does not fit the function's type. A host function usually passes that on; an exception that it
+    /// passes on may be caught by the program again.
     pub fn call(&mut self, func: FuncId, args: &[Val]) -> Result<Vec<Val>, CallError> {
         self.run.call(func, args)
     }
@@ -217,6 +218,10 @@ impl Linker {
                 Step::Trapped(trap) => return Err(trap.into()),
                 Step::HostCall(call) => match self.serve(store, probe, &call) {
                     Ok(results) => step = store.resume(probe, &results)?,
+                    // An exception passes through the host function, and may be caught further out.
+                    Err(HostError::Trap(trap)) if let Some(exception) = trap.exception() => {
+                        step = store.throw(probe, exception)?;
+                    }
                     Err(error) => {
                         store.unwind(probe);
                         return Err(error);

@@ -51,6 +51,8 @@ pub enum ExportItem {
     Memory(u32),
     /// A global.
     Global(u32),
+    /// An exception tag.
+    Tag(u32),
 }
 
 /// All that a [`Module`] holds. Index spaces have imports first.
@@ -65,6 +67,8 @@ pub(crate) struct ModuleInner {
     pub(crate) tables: Vec<TableType>,
     pub(crate) memories: Vec<MemoryType>,
     pub(crate) globals: Vec<GlobalType>,
+    /// Type index of every exception tag.
+    pub(crate) tags: Vec<u32>,
     /// How many of each kind are imported.
     pub(crate) imported: Imported,
     /// Initial values of the tables that are not imported.
@@ -80,13 +84,14 @@ pub(crate) struct ModuleInner {
     names: OnceLock<Names>,
 }
 
-/// How many functions, tables, memories and globals are imported.
+/// How many functions, tables, memories, globals and tags are imported.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Imported {
     pub(crate) funcs: u32,
     pub(crate) tables: u32,
     pub(crate) memories: u32,
     pub(crate) globals: u32,
+    pub(crate) tags: u32,
 }
 
 /// A constant expression in postfix order, valid by construction.
@@ -222,6 +227,7 @@ impl Module {
             ExportItem::Table(i) => ExternType::Table(self.table_type(i)),
             ExportItem::Memory(i) => ExternType::Memory(self.memory_type(i)),
             ExportItem::Global(i) => ExternType::Global(self.global_type(i)),
+            ExportItem::Tag(i) => ExternType::Tag(self.tag_type(i).clone()),
         }
     }
 
@@ -271,6 +277,11 @@ impl Module {
     /// The type of a global.
     pub fn global_type(&self, global: u32) -> GlobalType {
         self.inner.globals[global as usize]
+    }
+
+    /// The type of an exception tag: its parameters are the types of what its exceptions carry.
+    pub fn tag_type(&self, tag: u32) -> &FuncType {
+        self.type_at(self.inner.tags[tag as usize])
     }
 
     /// Module offsets of a function's body (local declarations and operators), or `None` for an imported one.
@@ -353,6 +364,10 @@ fn val_type(ty: wasmparser::ValType) -> Option<ValType> {
         wasmparser::ValType::F64 => ValType::F64,
         wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::FUNCREF => ValType::FuncRef,
         wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::EXTERNREF => ValType::ExternRef,
+        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::EXNREF => ValType::ExnRef,
+        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::NULLEXNREF => ValType::NullExnRef,
+        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::EXN => ValType::SomeExnRef,
+        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::NULLEXNREF.as_non_null() => ValType::NoExnRef,
         wasmparser::ValType::V128 => ValType::V128,
         wasmparser::ValType::Ref(_) => return None,
     })
@@ -378,11 +393,10 @@ mod tests {
         };
         check("(module (memory 1 2 shared))", "uses threads");
         check("(module (memory i64 1))", "uses 64-bit memories");
-        check("(module (tag) (func (throw 0)))", "uses exceptions");
         check("(module (type (struct)))", "garbage-collected types");
         check("(module (func (param (ref func))))", "uses typed function references");
         check("(component)", "component");
-        check("(module (memory i64 1) (tag) (func (throw 0)))", "uses exceptions, 64-bit memories");
+        check("(module (memory i64 1 2 shared))", "uses threads (shared memories and atomics), 64-bit memories");
     }
 
     #[test]
@@ -403,6 +417,15 @@ mod tests {
         check(no_simd(), "(module (func (param v128)))", "uses SIMD");
         check(no_relaxed(), relaxed, "uses relaxed SIMD (i8x16.relaxed_swizzle");
         check(Config { simd: false, ..no_relaxed() }, relaxed, "uses SIMD, relaxed SIMD");
+        let no_exceptions = || Config { exceptions: false, ..Config::default() };
+        let no_legacy = || Config { legacy_exceptions: false, ..Config::default() };
+        let (throws, legacy) = ("(module (tag) (func (throw 0)))", "(module (tag) (func try (throw 0) catch 0 end))");
+        check(no_exceptions(), throws, "uses exceptions");
+        check(no_exceptions(), "(module (func (param exnref)))", "uses exceptions");
+        check(no_legacy(), legacy, "uses legacy exceptions (try at offset 0x");
+        check(Config { legacy_exceptions: false, ..no_exceptions() }, legacy, "uses exceptions, legacy exceptions");
+        assert!(Module::from_text(&Engine::new(no_legacy()), throws).is_ok());
+        assert!(Module::from_text(&Engine::default(), legacy).is_ok());
         assert!(Module::from_text(&Engine::new(no_relaxed()), load).is_ok());
         assert!(Module::from_text(&Engine::default(), relaxed).is_ok());
         // With something that is missing altogether, switching on would not help.

@@ -216,7 +216,8 @@ pub trait Probe {
     fn enter(&mut self, func: u32, args: &[u64], work: u64) {}
 
     /// The call that [`Probe::enter`] began returned (its last [`Probe::ret`] was reported), or was unwound by a trap or exit
-    /// (`unwound`; no `ret` was reported for the activations that died, the operator that trapped is in `work`).
+    /// (`unwound`; no `ret` was reported for the activations that died, the operator that trapped is in `work`; those that an
+    /// exception ended are gone already, see [`Probe::unwind`]).
     fn leave(&mut self, work: u64, unwound: bool) {}
 
     /// A call of a wasm function; the callee's activation begins. `args` are the raw parameter bits.
@@ -231,19 +232,33 @@ pub trait Probe {
     #[inline(always)]
     fn ret(&mut self, results: &[u64], work: u64) {}
 
-    /// A call of a host function (index of the import). [`Probe::host_return`] follows unless the host traps or exits.
+    /// A call of a host function (index of the import). [`Probe::host_return`] or [`Probe::host_throw`] follows unless the host traps or
+    /// exits.
     fn host_call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {}
 
     /// The host function returned `results`; it wrote the ranges that the driver reports between the two events.
     fn host_return(&mut self, func: u32, results: &[u64], work: u64) {}
+
+    /// The host function ended by throwing an exception, likewise.
+    fn host_throw(&mut self, func: u32, work: u64) {}
+
+    /// The current activation ends by an exception that was thrown at `site` (0: by the host); all its open loops end with it. Reported
+    /// for each activation that dies so, innermost first; then either [`Probe::caught`] follows or, when nobody catches it in this
+    /// entry, [`Probe::leave`].
+    fn unwind(&mut self, site: SiteId, work: u64) {}
+
+    /// The exception is caught in the current activation, by a clause around which `in_loop` is the innermost loop that reports its
+    /// iterations: those of loops inside of it end. Loops that the branch to the clause's label leaves follow with
+    /// [`Probe::loop_exit`].
+    fn caught(&mut self, site: SiteId, in_loop: Option<LoopRef>, work: u64) {}
 
     /// An iteration of a loop begins (the first as well): the previous iteration of this loop in this activation, if one is
     /// open, ends.
     #[inline(always)]
     fn loop_iter(&mut self, this: LoopRef, work: u64) {}
 
-    /// The loop is left by a branch or by falling out of its end; inner loops' exits are reported first. Returns, tail calls
-    /// and traps close loops without this event.
+    /// The loop is left by a branch or by falling out of its end; inner loops' exits are reported first. Returns, tail calls,
+    /// traps and exceptions close loops without this event.
     #[inline(always)]
     fn loop_exit(&mut self, this: LoopRef, work: u64) {}
 

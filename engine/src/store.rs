@@ -1,6 +1,7 @@
 //! All state of running programs: instances and the functions, memories, tables and globals that they share.
 
 mod access;
+mod exceptions;
 mod instantiate;
 
 use std::ptr::NonNull;
@@ -10,9 +11,10 @@ use rustc_hash::FxHashMap;
 
 use crate::config::Engine;
 use crate::memory::Memory;
+use exceptions::Exceptions;
 use crate::module::Module;
 use crate::table::Table;
-use crate::value::{FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, TableId};
+use crate::value::{FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, TableId, TagId};
 
 /// Owns everything that programs run on. Things are never removed: ids stay valid as long as the store.
 pub struct Store {
@@ -24,6 +26,9 @@ pub struct Store {
     /// Boxed for the same reason.
     pub(crate) tables: Vec<Box<Table>>,
     pub(crate) globals: Vec<GlobalCell>,
+    /// The type of every exception tag.
+    pub(crate) tags: Vec<DedupTypeId>,
+    pub(crate) exceptions: Exceptions,
     pub(crate) instances: Vec<Instance>,
     /// What of a run lives between two exits.
     pub(crate) exec: crate::execute::State,
@@ -69,6 +74,7 @@ pub(crate) struct Instance {
     pub(crate) memories: Vec<MemoryId>,
     pub(crate) tables: Vec<TableId>,
     pub(crate) globals: Vec<GlobalId>,
+    pub(crate) tags: Vec<TagId>,
     /// The values of `globals`, in the same order.
     pub(crate) global_ptrs: Vec<NonNull<u64>>,
     /// Raw references of each element segment; `None` once dropped.
@@ -99,6 +105,8 @@ impl Store {
             memories: Vec::new(),
             tables: Vec::new(),
             globals: Vec::new(),
+            tags: Vec::new(),
+            exceptions: Exceptions::default(),
             instances: Vec::new(),
             exec: crate::execute::State::default(),
         }

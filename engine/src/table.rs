@@ -21,9 +21,17 @@ impl Table {
     /// # Errors
     /// When the minimum exceeds the limit, `init` is of another type, or there is no memory.
     pub(crate) fn new(ty: TableType, init: Val, limits: &Limits) -> Result<Table, Error> {
-        if init.ty() != ty.element {
+        if !init.is_of(ty.element) {
             return Err(Error::BadWrite(format!("a table of {} cannot hold {init}", ty.element)));
         }
+        Table::filled(ty, init.raw(), limits)
+    }
+
+    /// The same for a raw reference, which is of the right type or will be replaced before anybody looks.
+    ///
+    /// # Errors
+    /// When the minimum exceeds the limit or there is no memory.
+    pub(crate) fn filled(ty: TableType, init: u64, limits: &Limits) -> Result<Table, Error> {
         let limit = limits.table_elements_max.min(u64::from(u32::MAX));
         let too_large = || Error::Limit {
             what: "a table's initial size in elements".into(),
@@ -32,7 +40,7 @@ impl Table {
             knob: "the table limit",
         };
         let mut table = Table { elems: Vec::new(), ty, max: ty.max.unwrap_or(u64::MAX).min(limit) };
-        table.grow(ty.min, init.raw()).ok_or_else(too_large)?;
+        table.grow(ty.min, init).ok_or_else(too_large)?;
         Ok(table)
     }
 

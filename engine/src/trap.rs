@@ -1,6 +1,9 @@
 //! Traps: the outcome of a program that did something it must not. Not an error of the engine's or of its user's.
 
 use std::fmt;
+use std::sync::Arc;
+
+use crate::value::ExnId;
 
 /// What a program did to trap. The texts are the specification's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
@@ -40,6 +43,15 @@ pub enum TrapKind {
     /// The fuel limit was reached.
     #[error("all fuel consumed")]
     OutOfFuel,
+    /// `throw_ref` of a null reference.
+    #[error("null exception reference")]
+    NullException,
+    /// An exception that nobody caught left the innermost entry; the trap says which, see [`Trap::exception`].
+    #[error("uncaught exception")]
+    UncaughtException,
+    /// The limit on the bytes of exceptions was reached, and all of them are still referred to.
+    #[error("exception limit reached")]
+    ExceptionLimit,
     /// A host function trapped; the trap carries its message.
     #[error("host function trapped")]
     Host,
@@ -67,17 +79,33 @@ struct Inner {
     kind: TrapKind,
     message: Option<String>,
     backtrace: Vec<FrameInfo>,
+    exception: Option<Pinned>,
+}
+
+/// An exception that its store keeps as long as this value, or a copy of it, lives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Pinned {
+    pub(crate) id: ExnId,
+    /// Shared with the store.
+    pub(crate) pin: Arc<()>,
 }
 
 impl Trap {
     /// A trap of this kind; `backtrace` starts with the innermost activation.
     pub fn new(kind: TrapKind, backtrace: Vec<FrameInfo>) -> Trap {
-        Trap { inner: Box::new(Inner { kind, message: None, backtrace }) }
+        Trap { inner: Box::new(Inner { kind, message: None, backtrace, exception: None }) }
     }
 
     /// A trap that a host function raises.
     pub fn host(message: impl Into<String>) -> Trap {
-        Trap { inner: Box::new(Inner { kind: TrapKind::Host, message: Some(message.into()), backtrace: Vec::new() }) }
+        let (kind, message) = (TrapKind::Host, Some(message.into()));
+        Trap { inner: Box::new(Inner { kind, message, backtrace: Vec::new(), exception: None }) }
+    }
+
+    /// An exception that nobody caught.
+    pub(crate) fn uncaught(exception: Pinned, backtrace: Vec<FrameInfo>) -> Trap {
+        let kind = TrapKind::UncaughtException;
+        Trap { inner: Box::new(Inner { kind, message: None, backtrace, exception: Some(exception) }) }
     }
 
     /// What happened.
@@ -88,6 +116,12 @@ impl Trap {
     /// The host's message, for traps that a host function raised.
     pub fn message(&self) -> Option<&str> {
         self.inner.message.as_deref()
+    }
+
+    /// The exception, if that is what nobody caught. Its store keeps it as long as the trap lives; [`Store::exception`](crate::Store::exception)
+    /// tells what is in it, and [`Store::throw`](crate::Store::throw) throws it on.
+    pub fn exception(&self) -> Option<ExnId> {
+        self.inner.exception.as_ref().map(|pinned| pinned.id)
     }
 
     /// Where it happened, innermost activation first. Empty for a trap of the host or of an instantiation.

@@ -31,6 +31,29 @@ ids! {
     TableId,
     /// One global of a store.
     GlobalId,
+    /// One exception tag of a store.
+    TagId,
+}
+
+/// One exception of a store. Numbers are never used again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(transparent)]
+pub struct ExnId(pub u64);
+
+/// The upper bits of every raw reference to an exception: whoever looks for references in slots of unknown types then takes hardly
+/// any number for one.
+const EXN_MARK: u64 = 0xa5e7 << 48;
+
+impl ExnId {
+    /// The raw reference to this exception.
+    pub(crate) fn raw(self) -> u64 {
+        EXN_MARK | self.0
+    }
+
+    /// The exception behind a raw reference; `None` for null and for what is no such reference.
+    pub(crate) fn from_raw(raw: u64) -> Option<ExnId> {
+        (raw >> 48 == EXN_MARK >> 48).then_some(ExnId(raw ^ EXN_MARK))
+    }
 }
 
 /// The type of a value.
@@ -51,12 +74,30 @@ pub enum ValType {
     FuncRef,
     /// Nullable reference to something of the host's.
     ExternRef,
+    /// Nullable reference to an exception.
+    ExnRef,
+    /// Reference to an exception that is never null (`(ref exn)`).
+    SomeExnRef,
+    /// The null reference among those to exceptions (`(ref null noexn)`).
+    NullExnRef,
+    /// No reference at all: neither null nor to any exception (`(ref noexn)`).
+    NoExnRef,
 }
 
 impl ValType {
     /// Whether this is a reference type.
     pub fn is_ref(self) -> bool {
-        matches!(self, ValType::FuncRef | ValType::ExternRef)
+        matches!(self, ValType::FuncRef | ValType::ExternRef) || self.is_exn()
+    }
+
+    /// Whether this is one of the types of references to exceptions.
+    pub(crate) fn is_exn(self) -> bool {
+        matches!(self, ValType::ExnRef | ValType::SomeExnRef | ValType::NullExnRef | ValType::NoExnRef)
+    }
+
+    /// Whether every value of this type is one of type `other` as well.
+    pub(crate) fn is_subtype_of(self, other: ValType) -> bool {
+        self == other || (self.is_exn() && other == ValType::ExnRef) || (self == ValType::NoExnRef && other.is_exn())
     }
 
     /// Whether values of this type take two slots.
@@ -80,6 +121,10 @@ impl fmt::Display for ValType {
             ValType::V128 => "v128",
             ValType::FuncRef => "funcref",
             ValType::ExternRef => "externref",
+            ValType::ExnRef => "exnref",
+            ValType::SomeExnRef => "(ref exn)",
+            ValType::NullExnRef => "nullexnref",
+            ValType::NoExnRef => "(ref noexn)",
         })
     }
 }
@@ -101,6 +146,9 @@ pub enum Val {
     FuncRef(Option<FuncId>),
     /// A number that stands for something of the host's, or null.
     ExternRef(Option<u32>),
+    /// An exception, or null. A host that keeps one must know that a store frees exceptions that it alone refers to (see
+    /// [`Limits::exception_bytes_max`](crate::Limits::exception_bytes_max)).
+    ExnRef(Option<ExnId>),
 }
 
 impl Val {
@@ -114,11 +162,22 @@ impl Val {
             Val::V128(_) => ValType::V128,
             Val::FuncRef(_) => ValType::FuncRef,
             Val::ExternRef(_) => ValType::ExternRef,
+            Val::ExnRef(_) => ValType::ExnRef,
         }
     }
 
+    /// Whether the value has this type; references to exceptions have a more precise one beside that of [`Val::ty`].
+    pub fn is_of(self, ty: ValType) -> bool {
+        self.ty() == ty
+            || match self {
+                Val::ExnRef(None) => ty == ValType::NullExnRef,
+                Val::ExnRef(Some(_)) => ty == ValType::SomeExnRef,
+                _ => false,
+            }
+    }
+
     /// The value as a frame slot, a global and a table element hold it: 32-bit values are zero-extended, a null reference is
-    /// 0 and any other reference is its number plus 1. Of a vector, which takes two slots, this is the lower half.
+    /// 0 and any other reference is its number plus 1, or, to an exception, its number under a mark. Of a vector, which takes two slots, this is the lower half.
     pub fn raw(self) -> u64 {
         self.bits() as u64
     }
@@ -138,6 +197,7 @@ impl Val {
             Val::V128(bits) => bits,
             Val::FuncRef(func) => func.map_or(0, |id| u128::from(id.0) + 1),
             Val::ExternRef(host) => host.map_or(0, |number| u128::from(number) + 1),
+            Val::ExnRef(exn) => exn.map_or(0, |id| u128::from(id.raw())),
         }
     }
 
@@ -152,6 +212,7 @@ impl Val {
             ValType::V128 => Val::V128(bits),
             ValType::FuncRef => Val::FuncRef(reference().map(FuncId)),
             ValType::ExternRef => Val::ExternRef(reference()),
+            ValType::ExnRef | ValType::SomeExnRef | ValType::NullExnRef | ValType::NoExnRef => Val::ExnRef(ExnId::from_raw(bits as u64)),
         }
     }
 
@@ -196,6 +257,8 @@ impl fmt::Display for Val {
             Val::FuncRef(Some(id)) => write!(f, "{}:funcref", id.0),
             Val::ExternRef(None) => f.write_str("null:externref"),
             Val::ExternRef(Some(number)) => write!(f, "{number}:externref"),
+            Val::ExnRef(None) => f.write_str("null:exnref"),
+            Val::ExnRef(Some(id)) => write!(f, "{}:exnref", id.0),
         }
     }
 }
@@ -274,6 +337,8 @@ pub enum ExternType {
     Memory(MemoryType),
     /// A global.
     Global(GlobalType),
+    /// An exception tag; the parameters are the types of what its exceptions carry.
+    Tag(FuncType),
 }
 
 impl fmt::Display for ExternType {
@@ -286,6 +351,7 @@ impl fmt::Display for ExternType {
             ExternType::Func(ty) => write!(f, "function {ty}"),
             ExternType::Table(ty) => write!(f, "table of {} {}", limits(ty.min, ty.max), ty.element),
             ExternType::Memory(ty) => write!(f, "memory of {} pages", limits(ty.min, ty.max)),
+            ExternType::Tag(ty) => write!(f, "tag {ty}"),
             ExternType::Global(ty) => write!(f, "{} global {}", if ty.mutable { "mutable" } else { "constant" }, ty.content),
         }
     }
@@ -302,6 +368,8 @@ pub enum Extern {
     Memory(MemoryId),
     /// A global.
     Global(GlobalId),
+    /// An exception tag.
+    Tag(TagId),
 }
 
 #[cfg(test)]
@@ -321,12 +389,28 @@ mod tests {
             Val::FuncRef(Some(FuncId(u32::MAX - 1))),
             Val::ExternRef(None),
             Val::ExternRef(Some(u32::MAX)),
+            Val::ExnRef(None),
+            Val::ExnRef(Some(ExnId(0))),
+            Val::ExnRef(Some(ExnId((1 << 48) - 1))),
         ];
         for value in values {
             assert_eq!(Val::from_raw(value.ty(), value.raw()), value);
             assert_eq!(Val::from_bits(value.ty(), value.bits()), value);
         }
         assert_eq!(Val::I32(-1).raw(), 0xffff_ffff, "32-bit values are zero-extended");
+    }
+
+    #[test]
+    fn references_to_exceptions_have_precise_types() {
+        let types = [ValType::ExnRef, ValType::SomeExnRef, ValType::NullExnRef, ValType::NoExnRef];
+        let of = |value: Val| types.map(|ty| value.is_of(ty));
+        assert_eq!(of(Val::ExnRef(None)), [true, false, true, false]);
+        assert_eq!(of(Val::ExnRef(Some(ExnId(3)))), [true, true, false, false]);
+        let below = |ty: ValType| types.map(|other| other.is_subtype_of(ty));
+        assert_eq!(below(ValType::ExnRef), [true; 4]);
+        assert_eq!(below(ValType::SomeExnRef), [false, true, false, true]);
+        assert_eq!(below(ValType::NullExnRef), [false, false, true, true]);
+        assert!(!ValType::FuncRef.is_subtype_of(ValType::ExnRef) && !ValType::NoExnRef.is_subtype_of(ValType::FuncRef));
     }
 
     #[test]

@@ -52,6 +52,14 @@ impl Probe for Clumsy {
         clutter();
     }
     #[inline(always)]
+    fn unwind(&mut self, _: SiteId, _: u64) {
+        clutter();
+    }
+    #[inline(always)]
+    fn caught(&mut self, _: SiteId, _: Option<LoopRef>, _: u64) {
+        clutter();
+    }
+    #[inline(always)]
     fn loop_iter(&mut self, _: LoopRef, _: u64) {
         clutter();
     }
@@ -82,6 +90,12 @@ const BODIES: &[&str] = &[
     "(block $a (block $b (block $c (br_table $a $b $c (i32.rem_u (local.get $i) (i32.const 4))))))",
     "(if (i32.eqz (local.get $i)) (then (nop)) (else (local.set $j (local.get $i))))",
     "(call $host (local.get $i))",
+    "(drop (block $h (result i32) (try_table (catch $e $h) (throw $e (local.get $i))) (i32.const 0)))",
+    "(drop (block $h (result i32) (try_table (catch $e $h) (loop $l (call $thrower (local.get $i)) (br $l))) (i32.const 0)))",
+    "(block $h (result exnref) (try_table (catch_all_ref $h) (call $thrower (local.get $i))) (ref.null exn)) (local.set $x)
+        (block $h (try_table (catch_all $h) (throw_ref (local.get $x))))",
+    "try (call $thrower (local.get $i)) catch $e (drop) end",
+    "try try try (throw $e (local.get $i)) delegate 0 catch $e (drop) (rethrow 0) end catch_all end",
     "(local.set $v (v128.const i32x4 1 2 3 4)) (local.set $w (local.get $v)) (drop (v128.const i64x2 -1 5))",
     "(global.set $u (i8x16.shuffle 3 1 2 0 4 31 5 6 7 8 9 10 11 12 13 14 (global.get $u) (local.get $v)))",
     "(local.set $v (select (local.get $v) (local.get $w) (i32.and (local.get $i) (i32.const 1))))",
@@ -132,13 +146,15 @@ fn module(body: &str) -> String {
             (memory $m 1) (memory $n 1) (table $t 10 funcref) (global $g (mut i32) (i32.const 0))
             (global $u (mut v128) (v128.const i32x4 4 3 2 1))
             (data $passive "data") (data $gone "x") (elem $funcs func $id $id) (elem $dropped func $id) (elem (i32.const 9) $id)
+            (tag $e (param i32))
+            (func $thrower (param i32) (throw $e (local.get 0)))
             (func $id (type $unary) (local.get 0))
             (func $tail (type $unary) (return_call $id (local.get 0)))
             (func $tail_indirect (type $unary) (return_call_indirect (type $unary) (local.get 0) (i32.const 9)))
             (func $pair (param i32) (result i32 i64) (local.get 0) (i64.const 3))
             (func $wide (param i32 v128) (result v128) (local.get 1))
             (func $wide_tail (param i32 v128) (result v128) (return_call $wide (local.get 0) (local.get 1)))
-            (func (export "run") (param i32) (result i32) (local $i i32) (local $v v128) (local $j i32) (local $w v128)
+            (func (export "run") (param i32) (result i32) (local $i i32) (local $v v128) (local $j i32) (local $w v128) (local $x exnref)
                 (loop $next {body}
                     (local.set $i (i32.add (local.get $i) (i32.const 1)))
                     (br_if $next (i32.lt_u (local.get $i) (local.get 0))))

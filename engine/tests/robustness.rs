@@ -106,6 +106,43 @@ const PROGRAMS: &[&str] = &[
             (global.set $g (i64x2.splat)) (i64x2.extract_lane 1))
         (func (export "tail") (param i32) (result v128 v128)
             (return_call $add (i32x4.splat (local.get 0)) (i32.const 1) (v128.const i32x4 1 2 3 4))))"#,
+    r#"(module
+        (import "env" "f" (func $f (param i32) (result i32)))
+        (import "env" "e" (tag $e (param i32 v128)))
+        (tag $t (export "t")) (tag $x (param exnref i64))
+        (memory 1) (global $g (mut exnref) (ref.null exn)) (table $k 3 exnref)
+        (func $throw (export "throw") (param i32) (result i32) (local v128)
+            (if (i32.eqz (local.get 0)) (then (throw $t)))
+            (if (i32.and (local.get 0) (i32.const 1)) (then (throw $e (local.get 0) (local.get 1))))
+            (throw $x (global.get $g) (i64.extend_i32_s (local.get 0))))
+        (func (export "newer") (param i32) (result i32) (local exnref i32)
+            (block $done (result i32)
+                (block $h0 (result exnref i64)
+                    (block $h1 (result i32 v128 exnref)
+                        (loop $l
+                            (block $h2 (result exnref)
+                                (try_table (catch_ref $e $h1) (catch $x $h0) (catch_all_ref $h2)
+                                    (br $done (call $throw (call $f (local.get 2)))))
+                                (unreachable))
+                            (local.set 1) (table.set $k (i32.const 1) (local.get 1))
+                            (local.set 2 (i32.add (local.get 2) (i32.const 1)))
+                            (br_if $l (i32.lt_u (local.get 2) (local.get 0))))
+                        (return (i32.const 3)))
+                    (global.set $g) (drop) (drop)
+                    (block $again (result exnref) (try_table (catch_all_ref $again) (throw_ref (global.get $g))) (ref.null exn))
+                    (i64.const 4))
+                (i32.wrap_i64) (local.set 2) (drop) (local.get 2)))
+        (func (export "tail") (param i32) (result i32)
+            (block $h (try_table (catch_all $h) (return_call $throw (local.get 0)))) (i32.const 1))
+        (func (export "older") (param i32) (result i32)
+            try $o (result i32)
+                try (result i32)
+                    try (result i32) (call $throw (local.get 0)) delegate $o
+                catch_all (i32.const 1) end
+            catch $e (drop) (if (local.get 0) (then (rethrow $o)))
+            catch $x (drop) (global.set $g) (i32.const 5)
+            catch_all (i32.const 2)
+            end))"#,
 ];
 
 /// Mutants of each program. Ten thousand and more in all, each run plain and traced when it is valid.
@@ -132,7 +169,7 @@ impl Random {
 }
 
 fn engine() -> Engine {
-    let limits = Limits { memory_bytes_max: 1 << 20, table_elements_max: 1000, call_depth_max: 500, stack_bytes_max: 1 << 18 };
+    let limits = Limits { memory_bytes_max: 1 << 20, table_elements_max: 1000, call_depth_max: 500, stack_bytes_max: 1 << 18, exception_bytes_max: 1 << 16 };
     Engine::new(Config { fuel: true, limits, ..Config::default() })
 }
 
@@ -143,6 +180,7 @@ fn imports(store: &mut Store, module: &Module) -> Option<Vec<Extern>> {
         ExternType::Memory(ty) => store.new_memory(ty).ok().map(Extern::Memory),
         ExternType::Table(ty) => store.new_table(ty, Val::zero(ty.element)).ok().map(Extern::Table),
         ExternType::Global(ty) => store.new_global(ty, Val::zero(ty.content)).ok().map(Extern::Global),
+        ExternType::Tag(ty) => Some(Extern::Tag(store.new_tag(ty))),
     };
     module.imports().iter().enumerate().map(make).collect()
 }

@@ -287,6 +287,23 @@ impl Probe for Profile {
     }
 
     #[inline(never)]
+    fn unwind(&mut self, _site: SiteId, work: u64) {
+        self.ret(&[], work);
+    }
+
+    #[inline(never)]
+    fn caught(&mut self, _site: SiteId, in_loop: Option<LoopRef>, work: u64) {
+        // Brief functions have no loops; what goes on in them is none of those that are open here.
+        if self.brief_calls > 0 {
+            return;
+        }
+        let floor = self.activations.last().map_or(0, |a| a.loops);
+        while self.open_loops.len() > floor && self.open_loops.last().map(|open| open.this) != in_loop {
+            self.end_iteration(work);
+        }
+    }
+
+    #[inline(never)]
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
         let stat = match self.end_up_to(this, work) {
             Some(stat) => stat,
@@ -343,6 +360,26 @@ mod tests {
         p.leave(20, true);
         let of = |ordinal| Boundary::Loop { func: 0, ordinal };
         assert_eq!(stats(&p), [(Boundary::Func(0), 1, 20), (of(0), 2, 19), (of(1), 3, 7)]);
+    }
+
+    #[test]
+    fn iterations_and_calls_end_with_exceptions() {
+        let (outer, inner) = (LoopRef { func: 0, ordinal: 0 }, LoopRef { func: 0, ordinal: 1 });
+        let mut p = Profile::default();
+        p.enter(0, &[], 0);
+        p.loop_iter(outer, 1);
+        p.loop_iter(inner, 2);
+        p.call(SiteId(1), 1, &[], 3);
+        p.loop_iter(LoopRef { func: 1, ordinal: 0 }, 4);
+        p.unwind(SiteId(2), 10);
+        p.caught(SiteId(2), Some(outer), 10);
+        p.loop_iter(outer, 12);
+        p.caught(SiteId(1), None, 15);
+        p.unwind(SiteId(1), 20);
+        p.leave(20, true);
+        let of = |func, ordinal| Boundary::Loop { func, ordinal };
+        let expected = [(Boundary::Func(0), 1, 20), (Boundary::Func(1), 1, 7), (of(0, 0), 2, 14), (of(0, 1), 1, 8), (of(1, 0), 1, 6)];
+        assert_eq!(stats(&p), expected);
     }
 
     #[test]

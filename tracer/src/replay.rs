@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use worksp_engine::probe::{NoProbe, Probe, TracePlan};
 use worksp_engine::{
-    Config, Engine, ExternType, FuncId, InstanceId, InstantiateError, Module, Step, Store, Val, ValType,
+    Config, Engine, ExternType, FuncId, InstanceId, InstantiateError, Module, Step, Store, Trap, Val, ValType,
 };
 
-use crate::recording::{Bits, End, Event, Events, Exit, MemoryState, OutputState, Recording, Target, read_hash};
+use crate::recording::{Bits, End, Event, Events, Exit, MemoryState, OutputState, Recording, Target, TrapCode, read_hash};
 
 mod compare;
 mod divergence;
@@ -168,6 +168,7 @@ impl<'a> Replay<'a> {
             open: Vec::new(),
             number: 0,
             exit: Exit::Returned(Vec::new()),
+            thrown: None,
             last_read: Vec::new(),
             outputs: Default::default(),
         };
@@ -199,6 +200,8 @@ struct Driver<'a, P> {
     number: u64,
     /// How the last entry ended.
     exit: Exit,
+    /// The last exception that nobody caught; a host function may throw it on.
+    thrown: Option<Trap>,
     /// The bytes of the last `Read`, for the `Output` that may follow.
     last_read: Vec<u8>,
     outputs: [Output; 2],
@@ -277,6 +280,13 @@ impl<P: Probe + HostObserver> Driver<'_, P> {
                 let step = self.store.resume(self.probe, &results)?;
                 self.after(step)
             }
+            End::Trapped { code: TrapCode::Exception, .. } => {
+                let Some(exception) = self.thrown.as_ref().and_then(Trap::exception) else {
+                    return Err(self.malformed("the host throws an exception on that no call of its own ended with"));
+                };
+                let step = self.store.throw(self.probe, exception)?;
+                self.after(step)
+            }
             End::Trapped { .. } | End::Exit(_) => {
                 self.store.unwind(self.probe);
                 let event = self.next("the end of the call that the host ended")?;
@@ -320,6 +330,9 @@ impl<P: Probe + HostObserver> Driver<'_, P> {
                 if !same_exit(&exit_of(&end), &exit_of(&found)) {
                     let divergence = self.divergence("how the call ended".to_string(), &exit_of(&end), &exit_of(&found));
                     return Err(divergence.with_trap(&trap).into());
+                }
+                if trap.exception().is_some() {
+                    self.thrown = Some(trap);
                 }
                 self.leave(&end)
             }

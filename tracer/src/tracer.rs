@@ -790,6 +790,37 @@ impl<S: Sink> Probe for Tracer<S> {
     }
 
     #[inline(never)]
+    fn host_throw(&mut self, _func: u32, work: u64) {
+        self.work = work;
+        self.host_calls.pop();
+    }
+
+    #[inline(never)]
+    fn unwind(&mut self, site: SiteId, work: u64) {
+        self.work = work;
+        let entry_points = activation_entry_points(&self.activations);
+        if entry_points > 0 {
+            self.flush_pending();
+            for _ in 0..entry_points {
+                self.allocator.unwound();
+            }
+        }
+        let Some(activation) = self.activations.pop() else { return };
+        self.activation_ids.pop();
+        self.leave_units(activation.loops.len() + usize::from(activation.call_units), site, work);
+    }
+
+    #[inline(never)]
+    fn caught(&mut self, site: SiteId, in_loop: Option<LoopRef>, work: u64) {
+        self.work = work;
+        let Some(activation) = self.activations.last_mut() else { return };
+        let kept = activation.loops.iter().rposition(|open| Some(*open) == in_loop).map_or(0, |at| at + 1);
+        let left = activation.loops.len() - kept;
+        activation.loops.truncate(kept);
+        self.leave_units(left, site, work);
+    }
+
+    #[inline(never)]
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
         self.work = work;
         let Some(boundary) = self.units.of_loop(this) else { return };
@@ -880,6 +911,16 @@ impl<S: Sink> Tracer<S> {
         }
         self.flush_written(mem, &range, true);
         self.write_memory(site, mem, range, None);
+    }
+
+    /// An exception leaves the innermost units: what their parents do next depends on it.
+    fn leave_units(&mut self, count: usize, site: SiteId, work: u64) {
+        for _ in 0..count {
+            let last = self.graph.current();
+            self.close_unit(work);
+            let to = self.access(site, EdgeClass::Result, 0);
+            self.graph.edge(last, EdgeKind::Result, EdgeClass::Result, 0, &to);
+        }
     }
 
     fn write_global(&mut self, site: SiteId, global: u32, value: u64, flags: Option<u8>) {

@@ -52,6 +52,7 @@ fn check_loop(what: &str, body: &str, after: &str, binding: &str, apart: Option<
     let fields = format!(
         r#"(func $spin (local $n i32) {SPIN})
            (func $id (param i32) (result i32) (local.get 0))
+           (tag $e) (func $throw (throw $e))
            (func $run (export "run") (local $i i32) (local $x i32) (local $y i32) (local $f f32) (local $n i32)
              (loop $l (call $spin) {body}
                (local.set $i (i32.add (local.get $i) (i32.const 1)))
@@ -59,6 +60,34 @@ fn check_loop(what: &str, body: &str, after: &str, binding: &str, apart: Option<
              {after})"#
     );
     check(what, &fields, &["loop:run#0"], binding, apart);
+}
+
+#[test]
+fn exceptions_are_results() {
+    let task = |body: &str, call: &str| {
+        let calls = call.repeat(6);
+        format!(
+            r#"(tag $e (param i32))
+               (func $task (local $n i32) {SPIN} {body})
+               (func $plain (if (i32.const 1) (then (throw $e (i32.const 1)))))
+               (func $run (export "run") (local $n i32) {calls})"#
+        )
+    };
+    let caught = "(drop (block $h (result i32) (try_table (catch $e $h) (call $task)) (i32.const 0)))";
+    check("returned from", &task("", caught), &["func:task"], "", Some("M1"));
+    check("left by an exception", &task("(throw $e (i32.const 1))", caught), &["func:task"], "result", None);
+    check("through other functions", &task("(call $plain)", caught), &["func:task"], "result", None);
+    let within = "(drop (block $h (result i32) (try_table (catch $e $h) (call $plain)) (i32.const 0)))";
+    check("caught within", &task(within, "(call $task)"), &["func:task"], "", Some("M1"));
+    // The iterations of six loops.
+    let iteration = |inner: &str| {
+        format!("(drop (block $h (result i32) (try_table (catch $e $h) (loop $l (call $task) {inner})) (i32.const 0)))")
+    };
+    check("an iteration that ends", &task("", &iteration("")), &["loop:run#*"], "", Some("M1"));
+    check("an iteration that throws", &task("", &iteration("(throw $e (i32.const 1))")), &["loop:run#*"], "result", None);
+    check("an iteration whose callee throws", &task("(call $plain)", &iteration("")), &["loop:run#*"], "result", None);
+    let branch = "(drop (block $h (result i32) (loop $l (try_table (catch $e $h) (call $task))) (i32.const 0)))";
+    check("an iteration that catches and leaves", &task("(call $plain)", branch), &["loop:run#*"], "", Some("M1"));
 }
 
 #[test]
@@ -107,6 +136,15 @@ fn loops() {
     check_loop("float sums stay", float, "", "scalar induction", None);
     let used = "(local.set $x (i32.add (local.get $x) (i32.const 3))) (local.set $x (i32.xor (local.get $x) (i32.const 3)))";
     check_loop("two families", used, "", "scalar induction", None);
+    let caught = "(block $h (try_table (catch $e $h) (call $throw)))";
+    check_loop("caught in an iteration", caught, "", "induction", Some("M2"));
+    let step = "(local.set $x (i32.mul (i32.add (local.get $x) (i32.const 1)) (i32.const 3)))";
+    let before = format!("(block $h (try_table (catch $e $h) {step} (call $throw)))");
+    check_loop("scalar before an exception", &before, "", "scalar induction", None);
+    check_loop("scalar behind a handler", &format!("{caught} {step}"), "", "scalar induction", None);
+    let sum = "(local.set $x (i32.add (local.get $x) (local.get $i)))";
+    let before = format!("(block $h (try_table (catch $e $h) {sum} (call $throw)))");
+    check_loop("reduction before an exception", &before, "", "induction reduction", Some("M4"));
 }
 
 #[test]

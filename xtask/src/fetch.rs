@@ -85,6 +85,8 @@ fn validate(module: &Path) -> Result<()> {
     use wasmparser::{Validator, WasmFeatures};
     let mut features = WasmFeatures::WASM2;
     features.insert(WasmFeatures::RELAXED_SIMD | WasmFeatures::TAIL_CALL | WasmFeatures::EXTENDED_CONST | WasmFeatures::MULTI_MEMORY);
+    // Not the legacy form: Wasmtime, which records, lacks it.
+    features.insert(WasmFeatures::EXCEPTIONS);
     let bytes = std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
     Validator::new_with_features(features).validate_all(&bytes).context("the module uses a feature that the fixtures leave out")?;
     Ok(())

@@ -128,7 +128,7 @@ impl<P: Watcher> Script<P> {
             | WastDirective::AssertInvalidCustom { module, message, .. }
             | WastDirective::AssertMalformedCustom { module, message, .. } => self.assert_refused(module, message, true),
             WastDirective::AssertUnlinkable { module, message, .. } => self.assert_unlinkable(module, message),
-            WastDirective::AssertException { .. } => Err("the engine has no exceptions".into()),
+            WastDirective::AssertException { exec, .. } => self.assert_exception(exec),
             WastDirective::AssertSuspension { .. } => Err("the engine has no stack switching".into()),
             WastDirective::Thread(_) | WastDirective::Wait { .. } => Err("the engine has no threads".into()),
         }
@@ -242,6 +242,14 @@ impl<P: Watcher> Script<P> {
         match self.execute(exec)? {
             Err(CallError::Trap(trap)) => same_text(trap.kind(), message),
             other => Err(format!("{name} {}, which is no trap with `{message}`", ended(&other))),
+        }
+    }
+
+    fn assert_exception(&mut self, exec: WastExecute<'_>) -> Result<(), String> {
+        let name = name_of(&exec);
+        match self.execute(exec)? {
+            Err(CallError::Trap(trap)) if trap.exception().is_some_and(|id| self.store.exception(id).is_some()) => Ok(()),
+            other => Err(format!("{name} {}, which is no exception", ended(&other))),
         }
     }
 

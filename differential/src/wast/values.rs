@@ -21,6 +21,7 @@ pub(super) fn argument(arg: &WastArg<'_>) -> Result<Val, String> {
         WastArgCore::RefExtern(number) => Ok(Val::ExternRef(Some(*number))),
         WastArgCore::RefNull(HeapType::Abstract { ty: AbstractHeapType::Func, .. }) => Ok(Val::FuncRef(None)),
         WastArgCore::RefNull(HeapType::Abstract { ty: AbstractHeapType::Extern, .. }) => Ok(Val::ExternRef(None)),
+        WastArgCore::RefNull(HeapType::Abstract { ty: AbstractHeapType::Exn | AbstractHeapType::NoExn, .. }) => Ok(Val::ExnRef(None)),
         WastArgCore::RefNull(_) | WastArgCore::RefHost(_) => {
             Err(format!("{arg:?} has a type that the engine does not have"))
         }
@@ -43,10 +44,13 @@ fn core_matches(pattern: &WastRetCore<'_>, value: Val) -> bool {
         (WastRetCore::F32(expected), Val::F32(bits)) => matches32(expected, bits),
         (WastRetCore::F64(expected), Val::F64(bits)) => matches64(expected, bits),
         (WastRetCore::V128(expected), Val::V128(bits)) => lanes_match(expected, bits),
-        (WastRetCore::RefNull(None), Val::FuncRef(None) | Val::ExternRef(None)) => true,
+        (WastRetCore::RefNull(None), Val::FuncRef(None) | Val::ExternRef(None) | Val::ExnRef(None)) => true,
         (WastRetCore::RefNull(Some(HeapType::Abstract { ty, .. })), Val::FuncRef(None)) => *ty == AbstractHeapType::Func,
         (WastRetCore::RefNull(Some(HeapType::Abstract { ty, .. })), Val::ExternRef(None)) => {
             *ty == AbstractHeapType::Extern
+        }
+        (WastRetCore::RefNull(Some(HeapType::Abstract { ty, .. })), Val::ExnRef(None)) => {
+            matches!(ty, AbstractHeapType::Exn | AbstractHeapType::NoExn)
         }
         (WastRetCore::RefExtern(expected), Val::ExternRef(Some(number))) => expected.is_none_or(|e| e == number),
         (WastRetCore::RefFunc(_), Val::FuncRef(Some(_))) => true,

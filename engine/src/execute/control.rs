@@ -18,7 +18,7 @@ use crate::value::slots_of;
 /// # Safety
 /// The slots must be inside the stack and not written while the slice lives.
 #[inline(always)]
-unsafe fn values<'a>(first: Sp, count: u32) -> &'a [u64] {
+pub(super) unsafe fn values<'a>(first: Sp, count: u32) -> &'a [u64] {
     // SAFETY: the caller's promise.
     unsafe { core::slice::from_raw_parts(first.cast::<u64>(), count as usize) }
 }

@@ -77,9 +77,8 @@ pub(crate) struct HostExit {
     pub(crate) args: u32,
 }
 
-/// The registers between two instructions (loop dispatch only).
+/// The registers between two instructions: in loop dispatch, and where an exception was caught.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(any(debug_assertions, feature = "loop-dispatch")), allow(dead_code, reason = "threaded dispatch keeps them in registers"))]
 pub(crate) struct Regs {
     pub(crate) ip: Ip,
     pub(crate) sp: Sp,
@@ -117,6 +116,8 @@ pub(crate) struct Cx {
     pub(crate) exit_acc: u64,
     pub(crate) host: HostExit,
     pub(crate) regs: Regs,
+    /// The exception that nobody caught, as a raw reference.
+    pub(crate) thrown: u64,
 }
 
 impl Cx {

@@ -42,6 +42,8 @@ hooks! {
     TRACED: tail_call(site: SiteId, func: u32, args: &[u64], work: u64);
     TRACED: ret(results: &[u64], work: u64);
     TRACED: host_call(site: SiteId, func: u32, args: &[u64], work: u64);
+    TRACED: unwind(site: SiteId, work: u64);
+    TRACED: caught(site: SiteId, in_loop: Option<LoopRef>, work: u64);
     TRACED: loop_iter(this: LoopRef, work: u64);
     TRACED: loop_exit(this: LoopRef, work: u64);
     TRACED: local_read(site: SiteId, local: u32, role: LocalRole);

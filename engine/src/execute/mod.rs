@@ -4,7 +4,7 @@
 //!  start ──► dispatch ──► DONE ──────► Step::Returned
 //!              ▲  │ ├───► TRAP ──────► Step::Trapped
 //!              │  │ └───► HOST ──────► Step::HostCall ── resume ──► dispatch
-//!              │  └─────► TRANSLATE ─┐                └─ start (re-entry), unwind
+//!              │  └─────► TRANSLATE ─┐                └─ start (re-entry), throw, unwind
 //!              └─────────────────────┘
 //! ```
 //!
@@ -15,6 +15,7 @@ mod alu;
 mod control;
 pub(crate) mod cx;
 mod event;
+mod exception;
 mod hooks;
 mod memory;
 mod table;
@@ -30,12 +31,12 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::error::{Error, check_values};
 use crate::isa::{OPCODES, Single, single};
-use crate::probe::{Probe, SiteTable, TracePlan};
+use crate::probe::{Probe, SiteId, SiteTable, TracePlan};
 use crate::state::{Committed, StateView};
 use crate::store::{DedupTypeId, Func, Store};
-use crate::translate::{Place, Request, translate};
+use crate::translate::{Handlers, Place, Request, translate};
 use crate::trap::{FrameInfo, Trap, TrapKind};
-use crate::value::{FuncId, InstanceId, Val, slots_of};
+use crate::value::{ExnId, FuncId, InstanceId, Val, slots_of};
 use cx::{BARRIER, Cx, DONE, Entry, Frame, HOST, Handler, HostExit, Ip, Regs, Sp, TRANSLATE, TRAP};
 
 /// How far a run got.
@@ -43,7 +44,7 @@ use cx::{BARRIER, Cx, DONE, Entry, Frame, HOST, Handler, HostExit, Ip, Regs, Sp,
 pub enum Step {
     /// The function that was started returned these results.
     Returned(Vec<Val>),
-    /// It calls the host: complete the call with [`Store::resume`], give it up with [`Store::unwind`], or enter the guest again
+    /// It calls the host: complete the call with [`Store::resume`] or [`Store::throw`], give it up with [`Store::unwind`], or enter the guest again
     /// with [`Store::start`].
     HostCall(HostCall),
     /// It trapped; its activations are gone.
@@ -131,6 +132,8 @@ struct CodeSet {
     traced: bool,
     entries: Box<[Entry]>,
     bodies: Vec<Option<Box<[u64]>>>,
+    /// What catches exceptions, by function.
+    handlers: FxHashMap<u32, Handlers>,
     /// For each function: a `Translate` header and the function's index.
     stubs: Box<[[u64; 2]]>,
 }
@@ -184,6 +187,7 @@ fn handler_table<S: StateView, P: Probe>() -> Arc<[Handler]> {
     use alu::*;
     use control::*;
     use event::*;
+    use exception::*;
     use memory::*;
     use table::*;
     use vector::*;
@@ -207,6 +211,8 @@ enum From {
     Entry { index: u32 },
     /// After a call.
     Return { func: u32, offset: u32 },
+    /// Where the exception is caught that this call ended with.
+    Throw { func: u32, offset: u32, exception: u64 },
 }
 
 impl Store {
@@ -250,6 +256,7 @@ impl Store {
         let callee = *self.funcs.get(func.index()).ok_or(Error::OutOfTurn("this function does not belong to the store"))?;
         let ty = self.types.get(callee.ty()).clone();
         check_values(|| self.describe(callee), ty.params(), args)?;
+        self.check_exceptions(args)?;
         self.prepare()?;
         let base = self.stack_top();
         match callee {
@@ -269,12 +276,9 @@ impl Store {
     /// No host call is pending, it was made under another type of probe, or the results have the wrong types (the call stays
     /// pending).
     pub fn resume<P: Probe>(&mut self, probe: &mut P, results: &[Val]) -> Result<Step, Error> {
-        let nothing = Error::OutOfTurn("no host call is pending: there is nothing to resume");
-        let (ty, import, key) = self.exec.pending.last().map(|p| (p.ty, p.import, p.key)).ok_or(nothing)?;
-        if key != typeid::of::<P>() {
-            return Err(Error::OutOfTurn("the pending host call was made under another type of probe: resume it with that one"));
-        }
+        let (ty, import) = self.pending_call::<P>()?;
         check_values(|| format!("the result of host function {import}"), self.types.get(ty).results(), results)?;
+        self.check_exceptions(results)?;
         let pending = self.exec.pending.pop().expect("checked above");
         if pending.direct {
             self.exec.entries.pop();
@@ -290,6 +294,35 @@ impl Store {
         }
         let from = From::Return { func: pending.exit.func, offset: pending.exit.ret };
         Ok(self.run(probe, pending.instance, from, pending.sp))
+    }
+
+    /// Ends the innermost pending host call by throwing an exception, which the program may catch: what a host function does with one
+    /// that a call of its own into the guest ended with (see [`Trap::exception`]).
+    ///
+    /// # Errors
+    /// No host call is pending, it was made under another type of probe, or the exception was freed (the call stays pending).
+    pub fn throw<P: Probe>(&mut self, probe: &mut P, exception: ExnId) -> Result<Step, Error> {
+        self.pending_call::<P>()?;
+        self.check_exceptions(&[Val::ExnRef(Some(exception))])?;
+        let pending = self.exec.pending.pop().expect("checked above");
+        if pending.direct {
+            self.exec.entries.pop();
+            let pinned = self.exceptions.pin(exception.raw()).expect("checked above");
+            return Ok(Step::Trapped(Trap::uncaught(pinned, Vec::new())));
+        }
+        probe.host_throw(pending.import, self.work());
+        let from = From::Throw { func: pending.exit.func, offset: pending.exit.ret, exception: exception.raw() };
+        Ok(self.run(probe, pending.instance, from, pending.sp))
+    }
+
+    /// The type and number of the host function whose call is to go on under this type of probe.
+    fn pending_call<P: Probe>(&self) -> Result<(DedupTypeId, u32), Error> {
+        let nothing = Error::OutOfTurn("no host call is pending: there is nothing to resume");
+        let (ty, import, key) = self.exec.pending.last().map(|p| (p.ty, p.import, p.key)).ok_or(nothing)?;
+        if key != typeid::of::<P>() {
+            return Err(Error::OutOfTurn("the pending host call was made under another type of probe: resume it with that one"));
+        }
+        Ok((ty, import))
     }
 
     /// Gives up the innermost pending host call (it trapped, or the program exits) and with it the entry that made it.
@@ -381,6 +414,7 @@ impl Store {
             exit_sp: sp,
             host: HostExit::default(),
             regs: Regs { ip: std::ptr::null(), sp, mem: std::ptr::null_mut(), acc: 0 },
+            thrown: 0,
         };
         // SAFETY: `cx` was built for this store, and code is linked for this probe. No reference into the store is held while
         // handlers run.
@@ -390,6 +424,15 @@ impl Store {
             let mut exit;
             let mut ip = match from {
                 From::Return { func, offset } => entry_of(&cx, func).code.add(offset as usize),
+                From::Throw { func, offset, exception } => {
+                    // The last word of the call.
+                    let call = entry_of(&cx, func).code.add(offset as usize - 8);
+                    if !exception::unwind::<P>(&mut cx, call, sp, func, exception, SiteId(0)) {
+                        return (*cx.store).finish(probe, &cx, TRAP);
+                    }
+                    (sp, mem) = (cx.regs.sp, cx.regs.mem);
+                    cx.regs.ip
+                }
                 From::Entry { index } => {
                     let entry = entry_of(&cx, index);
                     control::zero_locals_if(&cx, &entry, sp);
@@ -499,7 +542,10 @@ impl Store {
         self.exec.fuel += i64::from(unspent);
         self.exec.depth = entry.barrier;
         probe.leave(self.work(), true);
-        Step::Trapped(Trap::new(kind, backtrace))
+        match self.exceptions.pin(cx.thrown) {
+            Some(pinned) if kind == TrapKind::UncaughtException => Step::Trapped(Trap::uncaught(pinned, backtrace)),
+            _ => Step::Trapped(Trap::new(kind, backtrace)),
+        }
     }
 
     /// The activations of the innermost entry, innermost first, and the work charged but not done in the one that trapped.
@@ -535,6 +581,17 @@ impl Store {
             let offset = (ip as usize).checked_sub(start)? / 8;
             (offset < body.len()).then_some((func as u32, offset as u32))
         })
+    }
+
+    /// What catches exceptions in the code that a function has for the current probe type.
+    fn handlers_of(&self, instance: u32, func: u32) -> Option<&Handlers> {
+        let set = self.exec.codes.iter().find(|s| s.instance == instance && s.key == self.exec.current)?;
+        set.handlers.get(&func)
+    }
+
+    /// Where the value stack begins.
+    fn stack_base(&self) -> Sp {
+        self.exec.stack.as_ref().expect("prepared").base.as_ptr()
     }
 
     /// The map from a function's code to its operators, made again: traps are rare, and the map is large.
@@ -605,7 +662,8 @@ impl Store {
         };
         let entries = stubs.iter().enumerate().map(entry).collect();
         let bodies = (0..module.func_count()).map(|_| None).collect();
-        self.exec.codes.push(CodeSet { instance, key, traced: false, entries, bodies, stubs });
+        let handlers = FxHashMap::default();
+        self.exec.codes.push(CodeSet { instance, key, traced: false, entries, bodies, handlers, stubs });
         self.exec.codes.len() - 1
     }
 
@@ -626,6 +684,9 @@ impl Store {
         let entry = Entry { code: words.as_ptr().cast(), frame_bytes: code.frame_bytes, params: code.params, zeroed: code.zeroed };
         set.entries[func as usize] = entry;
         set.bodies[func as usize] = Some(words);
+        if !code.handlers.is_empty() {
+            set.handlers.insert(func, code.handlers);
+        }
         debug_assert_eq!(set.stubs[func as usize][1], u64::from(func));
         true
     }

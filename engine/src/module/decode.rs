@@ -23,6 +23,7 @@ pub(super) fn decode(engine: &Engine, bytes: &[u8]) -> Result<ModuleInner, Error
         tables: Vec::new(),
         memories: Vec::new(),
         globals: Vec::new(),
+        tags: Vec::new(),
         imported: Default::default(),
         table_inits: Vec::new(),
         global_inits: Vec::new(),
@@ -83,6 +84,11 @@ impl ModuleInner {
                     self.memories.push(memory_type(ty?));
                 }
             }
+            Payload::TagSection(section) => {
+                for ty in section {
+                    self.tags.push(ty?.func_type_idx);
+                }
+            }
             Payload::GlobalSection(section) => {
                 for global in section {
                     let global = global?;
@@ -140,7 +146,12 @@ impl ModuleInner {
                 self.globals.push(global_type(ty)?);
                 ExternType::Global(global_type(ty)?)
             }
-            TypeRef::Tag(_) | TypeRef::FuncExact(_) => return Err(surprise("an import of a refused feature", 0)),
+            TypeRef::Tag(ty) => {
+                self.imported.tags += 1;
+                self.tags.push(ty.func_type_idx);
+                ExternType::Tag(self.types[ty.func_type_idx as usize].clone())
+            }
+            TypeRef::FuncExact(_) => return Err(surprise("an import of a refused feature", 0)),
         };
         self.imports.push(Import { module: import.module.to_owned(), name: import.name.to_owned(), ty });
         Ok(())
@@ -152,7 +163,8 @@ impl ModuleInner {
             ExternalKind::Table => ExportItem::Table(export.index),
             ExternalKind::Memory => ExportItem::Memory(export.index),
             ExternalKind::Global => ExportItem::Global(export.index),
-            ExternalKind::Tag | ExternalKind::FuncExact => return Err(surprise("an export of a refused feature", 0)),
+            ExternalKind::Tag => ExportItem::Tag(export.index),
+            ExternalKind::FuncExact => return Err(surprise("an export of a refused feature", 0)),
         };
         self.exports.push(Export { name: export.name.to_owned(), item });
         Ok(())

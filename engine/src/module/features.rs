@@ -5,16 +5,23 @@ use wasmparser::{Operator, Parser, Payload, TypeRef, ValidPayload, Validator, Wa
 use crate::config::Config;
 use crate::error::Error;
 
-/// WebAssembly 2.0 with relaxed SIMD, tail calls, extended constants and multiple memories.
+/// WebAssembly 2.0 with relaxed SIMD, tail calls, extended constants, multiple memories and exceptions in both forms.
 const SUPPORTED: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::RELAXED_SIMD)
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST)
-    .union(WasmFeatures::MULTI_MEMORY);
+    .union(WasmFeatures::MULTI_MEMORY)
+    .union(WasmFeatures::EXCEPTIONS)
+    .union(WasmFeatures::LEGACY_EXCEPTIONS);
 
 /// What of that a configuration switches off.
 fn switched_off(config: &Config) -> WasmFeatures {
-    let switches = [(config.simd, WasmFeatures::SIMD), (config.relaxed_simd, WasmFeatures::RELAXED_SIMD)];
+    let switches = [
+        (config.simd, WasmFeatures::SIMD),
+        (config.relaxed_simd, WasmFeatures::RELAXED_SIMD),
+        (config.exceptions, WasmFeatures::EXCEPTIONS),
+        (config.legacy_exceptions, WasmFeatures::LEGACY_EXCEPTIONS),
+    ];
     switches.iter().filter(|(on, _)| !on).fold(WasmFeatures::empty(), |off, (_, feature)| off | *feature)
 }
 

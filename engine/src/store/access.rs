@@ -9,7 +9,7 @@ use crate::memory::Memory;
 use crate::module::{ExportItem, Module};
 use crate::table::Table;
 use crate::value::{
-    Extern, ExternType, FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, MemoryType, TableId, TableType, Val,
+    Extern, ExternType, FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, MemoryType, TableId, TableType, TagId, Val,
 };
 
 impl Store {
@@ -35,6 +35,7 @@ impl Store {
     /// # Errors
     /// When it exceeds the limits or `init` has another type.
     pub fn new_table(&mut self, ty: TableType, init: Val) -> Result<TableId, Error> {
+        self.check_exceptions(&[init])?;
         let table = Table::new(ty, init, &self.engine.config().limits)?;
         self.tables.push(Box::new(table));
         Ok(TableId(self.tables.len() as u32 - 1))
@@ -45,10 +46,18 @@ impl Store {
     /// # Errors
     /// When `init` has another type.
     pub fn new_global(&mut self, ty: GlobalType, init: Val) -> Result<GlobalId, Error> {
-        if init.ty() != ty.content {
+        if !init.is_of(ty.content) {
             return Err(Error::BadWrite(format!("a global of type {} cannot hold {init}", ty.content)));
         }
+        self.check_exceptions(&[init])?;
         Ok(self.add_global(ty, init.bits()))
+    }
+
+    /// An exception tag that belongs to no instance yet; `ty` has no results.
+    pub fn new_tag(&mut self, ty: FuncType) -> TagId {
+        let ty = self.types.id(&ty);
+        self.tags.push(ty);
+        TagId(self.tags.len() as u32 - 1)
     }
 
     /// The module that an instance was made from.
@@ -74,6 +83,16 @@ impl Store {
     /// A global of an instance, by its index in the module.
     pub fn global_id(&self, instance: InstanceId, index: u32) -> GlobalId {
         self.instances[instance.index()].globals[index as usize]
+    }
+
+    /// An exception tag of an instance, by its index in the module.
+    pub fn tag_id(&self, instance: InstanceId, index: u32) -> TagId {
+        self.instances[instance.index()].tags[index as usize]
+    }
+
+    /// The type of an exception tag: its parameters are the types of what its exceptions carry.
+    pub fn tag_type(&self, tag: TagId) -> &FuncType {
+        self.types.get(self.tags[tag.index()])
     }
 
     /// What an instance exports under this name.
@@ -103,6 +122,7 @@ impl Store {
             ExportItem::Table(i) => Extern::Table(self.table_id(instance, i)),
             ExportItem::Memory(i) => Extern::Memory(self.memory_id(instance, i)),
             ExportItem::Global(i) => Extern::Global(self.global_id(instance, i)),
+            ExportItem::Tag(i) => Extern::Tag(self.tag_id(instance, i)),
         }
     }
 
@@ -140,6 +160,7 @@ impl Store {
                 ExternType::Memory(MemoryType { min: memory.pages, ..memory.ty })
             }
             Extern::Global(id) => ExternType::Global(self.global_type(id)),
+            Extern::Tag(id) => ExternType::Tag(self.tag_type(id).clone()),
         }
     }
 
@@ -180,9 +201,10 @@ impl Store {
     /// When the global is constant or of another type.
     pub fn set_global(&mut self, global: GlobalId, value: Val) -> Result<(), Error> {
         let ty = self.global_type(global);
-        if !ty.mutable || value.ty() != ty.content {
+        if !ty.mutable || !value.is_of(ty.content) {
             return Err(Error::BadWrite(format!("a {} cannot be set to {value}", ExternType::Global(ty))));
         }
+        self.check_exceptions(&[value])?;
         self.globals[global.index()].set(value.bits());
         Ok(())
     }
@@ -199,8 +221,9 @@ impl Store {
     /// # Errors
     /// Beyond the table's end, or for a value of another type.
     pub fn table_set(&mut self, table: TableId, index: u64, value: Val) -> Result<(), Error> {
+        self.check_exceptions(&[value])?;
         let table = &mut self.tables[table.index()];
-        if value.ty() != table.ty.element {
+        if !value.is_of(table.ty.element) {
             return Err(Error::BadWrite(format!("a table of {} cannot hold {value}", table.ty.element)));
         }
         let size = table.elems.len();
@@ -218,8 +241,9 @@ impl Store {
 
     /// Grows a table by `delta` elements that hold `init`; the former size, or `None` when a maximum or the type forbids it.
     pub fn table_grow(&mut self, table: TableId, delta: u64, init: Val) -> Option<u64> {
+        self.check_exceptions(&[init]).ok()?;
         let table = &mut self.tables[table.index()];
-        if init.ty() != table.ty.element {
+        if !init.is_of(table.ty.element) {
             return None;
         }
         table.grow(delta, init.raw())

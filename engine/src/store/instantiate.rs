@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::{Func, Instance, Store};
 use crate::error::{Error, InstantiateError};
 use crate::module::{ConstExpr, ConstOp, ElemItems, ElemMode, Import, Module};
+use crate::table::Table;
 use crate::trap::{Trap, TrapKind};
-use crate::value::{Extern, ExternType, FuncId, InstanceId, Val};
+use crate::value::{Extern, ExternType, FuncId, InstanceId, TableId, TagId, Val};
 
 impl Store {
     /// Makes an instance of a module; `imports` are in the module's order. The start function is *not* run: the caller runs
@@ -33,6 +34,7 @@ impl Store {
         self.add_funcs(&mut instance, id);
         self.add_memories_and_tables(&mut instance)?;
         self.add_globals(&mut instance)?;
+        self.add_tags(&mut instance);
         self.fill_tables(&instance);
         let elems = module.inner().elems.iter();
         instance.elem_segments = elems.map(|elem| Some(self.elem_refs(&instance, &elem.items))).collect();
@@ -70,6 +72,7 @@ impl Store {
             memories: Vec::new(),
             tables: Vec::new(),
             globals: Vec::with_capacity(module.inner().globals.len()),
+            tags: Vec::with_capacity(module.inner().tags.len()),
             global_ptrs: Vec::with_capacity(module.inner().globals.len()),
             elem_segments: Vec::new(),
             data_dropped: Vec::new(),
@@ -80,6 +83,7 @@ impl Store {
                 Extern::Func(id) => instance.funcs.push(id),
                 Extern::Table(id) => instance.tables.push(id),
                 Extern::Memory(id) => instance.memories.push(id),
+                Extern::Tag(id) => instance.tags.push(id),
                 Extern::Global(id) => {
                     instance.globals.push(id);
                     instance.global_ptrs.push(self.globals[id.index()].ptr());
@@ -104,7 +108,10 @@ impl Store {
             instance.memories.push(self.new_memory(*ty)?);
         }
         for ty in &inner.tables[inner.imported.tables as usize..] {
-            instance.tables.push(self.new_table(*ty, Val::zero(ty.element))?);
+            // Elements that are never null get their values once there are globals.
+            let table = Table::filled(*ty, 0, &self.engine.config().limits)?;
+            self.tables.push(Box::new(table));
+            instance.tables.push(TableId(self.tables.len() as u32 - 1));
         }
         Ok(())
     }
@@ -120,6 +127,15 @@ impl Store {
             instance.global_ptrs.push(self.globals[id.index()].ptr());
         }
         Ok(())
+    }
+
+    fn add_tags(&mut self, instance: &mut Instance) {
+        let module = instance.module.clone();
+        let inner = module.inner();
+        for ty in &inner.tags[inner.imported.tags as usize..] {
+            self.tags.push(instance.type_ids[*ty as usize]);
+            instance.tags.push(TagId(self.tags.len() as u32 - 1));
+        }
     }
 
     /// Tables whose elements start as something else than null.
@@ -231,7 +247,10 @@ fn matches(expected: &ExternType, found: &ExternType) -> bool {
     };
     match (expected, found) {
         (ExternType::Func(expected), ExternType::Func(found)) => expected == found,
-        (ExternType::Global(expected), ExternType::Global(found)) => expected == found,
+        (ExternType::Global(expected), ExternType::Global(found)) => {
+            expected == found || (!expected.mutable && !found.mutable && found.content.is_subtype_of(expected.content))
+        }
+        (ExternType::Tag(expected), ExternType::Tag(found)) => expected == found,
         (ExternType::Memory(expected), ExternType::Memory(found)) => limits(expected.min, expected.max, found.min, found.max),
         (ExternType::Table(expected), ExternType::Table(found)) => {
             expected.element == found.element && limits(expected.min, expected.max, found.min, found.max)
@@ -269,6 +288,12 @@ mod tests {
         check(global(false), global(true), false);
         check(global(true), global(true), true);
         check(memory(0, None), global(true), false);
+        let constant = |content| ExternType::Global(GlobalType { content, mutable: false });
+        check(constant(ValType::ExnRef), constant(ValType::NullExnRef), true);
+        check(constant(ValType::NullExnRef), constant(ValType::ExnRef), false);
+        let tag = |params: &[ValType]| ExternType::Tag(FuncType::new(params.iter().copied(), []));
+        check(tag(&[ValType::I32]), tag(&[ValType::I32]), true);
+        check(tag(&[ValType::I32]), tag(&[]), false);
     }
 
     #[test]

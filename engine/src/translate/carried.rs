@@ -61,11 +61,11 @@ impl Carried {
                     loops.blocks += 1;
                     open.push((Some(ordinal), inside || is_planned));
                 }
-                Operator::Block { .. } | Operator::If { .. } => {
+                Operator::Block { .. } | Operator::If { .. } | Operator::Try { .. } | Operator::TryTable { .. } => {
                     loops.blocks += 1;
                     open.push((None, inside));
                 }
-                Operator::End => drop(open.pop()),
+                Operator::End | Operator::Delegate { .. } => drop(open.pop()),
                 Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
                     self.written_in_loop[local_index as usize] |= inside;
                 }
@@ -84,7 +84,15 @@ impl Carried {
         for (at, item) in (1u32..).zip(body.get_operators_reader()?.into_iter_with_offsets()) {
             let (operator, offset) = item?;
             match &operator {
-                Operator::Block { .. } => flow.open(Kind::Block),
+                Operator::Block { .. } | Operator::Try { .. } => flow.open(Kind::Block),
+                Operator::TryTable { try_table } => {
+                    // Whatever is called or thrown in it may lead to its labels.
+                    for catch in &try_table.catches {
+                        flow.caught(label_of(catch));
+                    }
+                    flow.open(Kind::Block);
+                }
+                Operator::Catch { .. } | Operator::CatchAll => flow.catch(),
                 Operator::If { .. } => {
                     let otherwise = flow.state.clone();
                     flow.open(Kind::If { otherwise });
@@ -97,7 +105,7 @@ impl Carried {
                     ordinal += 1;
                 }
                 Operator::Else => flow.otherwise(),
-                Operator::End => flow.end(),
+                Operator::End | Operator::Delegate { .. } => flow.end(),
                 Operator::Br { relative_depth } => {
                     flow.branch(*relative_depth);
                     flow.state = None;
@@ -110,7 +118,13 @@ impl Carried {
                     flow.branch(targets.default());
                     flow.state = None;
                 }
-                Operator::Unreachable | Operator::Return | Operator::ReturnCall { .. } | Operator::ReturnCallIndirect { .. } => {
+                Operator::Unreachable
+                | Operator::Return
+                | Operator::ReturnCall { .. }
+                | Operator::ReturnCallIndirect { .. }
+                | Operator::Throw { .. }
+                | Operator::ThrowRef
+                | Operator::Rethrow { .. } => {
                     flow.state = None;
                 }
                 Operator::LocalGet { local_index } => {
@@ -141,8 +155,11 @@ impl Carried {
                 _ => {}
             }
             // Labels break chains.
-            use Operator::{Block, Else, End, If, Loop};
-            if matches!(operator, Block { .. } | If { .. } | Loop { .. } | Else | End) {
+            use Operator::{Block, Catch, CatchAll, Delegate, Else, End, If, Loop, Try, TryTable};
+            if matches!(
+                operator,
+                Block { .. } | If { .. } | Loop { .. } | Else | End | Try { .. } | TryTable { .. } | Catch { .. } | CatchAll | Delegate { .. }
+            ) {
                 last_label = at;
             }
         }
@@ -172,6 +189,14 @@ impl Loops {
 
 fn is_call(operator: &Operator<'_>) -> bool {
     matches!(operator, Operator::Call { .. } | Operator::CallIndirect { .. })
+}
+
+/// The label of a clause of a `try_table`.
+pub(super) fn label_of(catch: &wasmparser::Catch) -> u32 {
+    use wasmparser::Catch::{All, AllRef, One, OneRef};
+    match *catch {
+        One { label, .. } | OneRef { label, .. } | All { label } | AllRef { label } => label,
+    }
 }
 
 /// Whether a read-modify-write may end with it (see `trace.rs`).
@@ -283,6 +308,23 @@ impl Flow {
             _ => {}
         }
         meet(&mut self.state, block.at_end);
+    }
+
+    /// An exception leads to the label `depth` blocks out, from a place of which nothing is known.
+    fn caught(&mut self, depth: u32) {
+        let before = self.state.clone();
+        self.boundary();
+        self.branch(depth);
+        self.state = before;
+    }
+
+    /// A `try` goes on where its exceptions are caught.
+    fn catch(&mut self) {
+        let state = self.state.take();
+        if let Some(block) = self.blocks.last_mut() {
+            meet(&mut block.at_end, state);
+        }
+        self.state = Some(self.nothing.clone());
     }
 
     /// A branch to the label `depth` blocks out. What holds at a loop's start does not depend on it.

@@ -9,6 +9,7 @@ pub(crate) struct Code {
     pub(crate) headers: Vec<u32>,
     /// For each header the operator that it came from, when asked for.
     pub(crate) places: Vec<Place>,
+    pub(crate) handlers: super::Handlers,
     pub(crate) frame_bytes: u32,
     pub(crate) params: u32,
     pub(crate) zeroed: u32,

@@ -11,27 +11,33 @@ use crate::value::{FuncType, ValType, slots_of};
 
 /// An open block.
 pub(super) struct Control {
-    kind: Kind,
+    pub(super) kind: Kind,
     ty: BlockType,
     /// Stack height below the block's parameters.
-    height: usize,
+    pub(super) height: usize,
     params: usize,
     results: usize,
     /// Branches to the block's end, whose targets are not known yet.
-    fixups: Vec<Pos>,
+    pub(super) fixups: Vec<Pos>,
+    /// Clauses that lead to the block's end, likewise: region and clause.
+    pub(super) catch_fixups: Vec<(u32, usize)>,
     /// Whether the code before the block could be reached.
-    entered: bool,
+    pub(super) entered: bool,
     /// Its number in the function, in binary order.
     number: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub(super) enum Kind {
     Function,
     Block,
     Loop { header: Pos, ordinal: u32, reports: bool, planned: bool, first_back_edge: Option<Pos> },
     If { otherwise: Option<Pos> },
     Else,
+    /// The body of a `try` or a `try_table`, and its region, unless it cannot be reached.
+    Try { region: Option<u32> },
+    /// A handler of a `try`: a reference to the exception lies below its values.
+    Catch { region: Option<u32> },
 }
 
 /// The condition of a branch: the comparison that decides, taken out of the code or made up.
@@ -69,6 +75,7 @@ impl<'t> Translator<'t> {
             params: 0,
             results,
             fixups: Vec::new(),
+            catch_fixups: Vec::new(),
             entered: true,
             number: 0,
         });
@@ -104,13 +111,13 @@ impl<'t> Translator<'t> {
         one.into_iter().chain(results.iter().map(|ty| ty.is_wide()))
     }
 
-    fn open(&mut self, kind: Kind, ty: BlockType) {
+    pub(super) fn open(&mut self, kind: Kind, ty: BlockType) {
         let (params, results) = self.arity(ty);
         // In unreachable code nothing is on the stack for the parameters.
         let height = if self.reachable { self.values.len() - params } else { self.values.len() };
         self.controls_count += 1;
         let number = self.controls_count;
-        self.controls.push(Control { kind, ty, height, params, results, fixups: Vec::new(), entered: self.reachable, number });
+        self.controls.push(Control { kind, ty, height, params, results, fixups: Vec::new(), catch_fixups: Vec::new(), entered: self.reachable, number });
     }
 
     pub(super) fn block(&mut self, ty: BlockType) {
@@ -121,7 +128,7 @@ impl<'t> Translator<'t> {
         self.open(Kind::Block, ty);
     }
 
-    fn settle_params(&mut self, ty: BlockType) {
+    pub(super) fn settle_params(&mut self, ty: BlockType) {
         let (params, _) = self.arity(ty);
         let first = self.values.len() - params;
         self.settle(first);
@@ -198,7 +205,7 @@ impl<'t> Translator<'t> {
     }
 
     /// The values above `height` are gone.
-    fn reset_to(&mut self, height: usize) {
+    pub(super) fn reset_to(&mut self, height: usize) {
         while self.values.len() > height {
             let value = self.values.pop().expect("not empty");
             if let Home::Local(local) = value.home {
@@ -217,7 +224,7 @@ impl<'t> Translator<'t> {
     }
 
     /// The results of a block that ends go into their canonical slots, and nothing else is in the accumulator.
-    fn settle_results(&mut self, control: &Control) {
+    pub(super) fn settle_results(&mut self, control: &Control) {
         let first = self.values.len() - control.results;
         self.break_all(first);
         self.settle(first);
@@ -226,12 +233,13 @@ impl<'t> Translator<'t> {
     }
 
     pub(super) fn end(&mut self) {
+        self.leave_handler();
         let control = self.controls.pop().expect("validated: `end` ends a block");
         if control.kind == Kind::Function {
             if self.reachable {
                 self.return_(control.results);
             }
-            return;
+            return self.return_caught(&control);
         }
         if self.reachable {
             self.settle_results(&control);
@@ -247,6 +255,7 @@ impl<'t> Translator<'t> {
                     self.assign_roles(&EndedLoop { header, depth: self.controls.len() + 1, first_back_edge });
                 }
             }
+            Kind::Try { region } => self.close_region(region),
             Kind::If { otherwise: Some(at) } => {
                 // No `else`: parameters pass through as results.
                 self.code.set_target(at, self.code.here());
@@ -255,11 +264,12 @@ impl<'t> Translator<'t> {
             }
             _ => {}
         }
-        reached |= !control.fixups.is_empty();
+        reached |= !control.fixups.is_empty() || !control.catch_fixups.is_empty();
         self.code.close_block();
         for at in &control.fixups {
             self.code.set_target(*at, self.code.here());
         }
+        self.link_caught(&control);
         self.reset_to(control.height);
         self.push_merged(control.end_label(), self.results_of(control.ty));
         self.reachable = reached;
@@ -289,7 +299,7 @@ impl<'t> Translator<'t> {
     }
 
     /// The control that is `depth` labels out.
-    fn target_index(&self, depth: u32) -> usize {
+    pub(super) fn target_index(&self, depth: u32) -> usize {
         self.controls.len() - 1 - depth as usize
     }
 
@@ -329,7 +339,7 @@ impl<'t> Translator<'t> {
     }
 
     /// The whole of a taken branch: moves the values, reports the loops that are left, jumps or returns. The stack stays.
-    fn take_branch(&mut self, index: usize) {
+    pub(super) fn take_branch(&mut self, index: usize) {
         let arity = self.label_arity(index);
         if index == 0 {
             return self.return_keeping_stack(arity);
@@ -420,7 +430,7 @@ impl<'t> Translator<'t> {
         self.controls[0].results
     }
 
-    fn return_keeping_stack(&mut self, count: usize) {
+    pub(super) fn return_keeping_stack(&mut self, count: usize) {
         let first = self.values.len() - count;
         for index in first..self.values.len() {
             self.used_at(index);
@@ -464,7 +474,7 @@ impl<'t> Translator<'t> {
     }
 
     /// Pops a call's arguments into their slots and gives the first one's height.
-    fn arguments(&mut self, count: usize) -> usize {
+    pub(super) fn arguments(&mut self, count: usize) -> usize {
         let first = self.values.len() - count;
         for index in first..self.values.len() {
             self.used_at(index);
@@ -534,8 +544,8 @@ impl<'t> Translator<'t> {
         self.copy_down(self.canonical(first), slots_of(params));
         let op = if callee < self.module.imported_func_count() { Single::ReturnCallImport } else { Single::ReturnCall };
         let fields = [callee, 0, self.return_offset(4), self.func, site];
-        self.code.single(op, &fields);
-        self.finish_tail_call(params);
+        let at = self.code.single(op, &fields);
+        self.finish_tail_call(at, params);
     }
 
     pub(super) fn return_call_indirect(&mut self, type_index: u32, table: u32) {
@@ -549,12 +559,13 @@ impl<'t> Translator<'t> {
         let ty = self.type_ids[type_index as usize].0;
         let args = self.canonical(first) * 8;
         let fields = [table, args, self.return_offset(5), self.func, site, index * 8, ty, slots_of(params)];
-        self.code.single(Single::ReturnCallIndirect, &fields);
-        self.finish_tail_call(params);
+        let at = self.code.single(Single::ReturnCallIndirect, &fields);
+        self.finish_tail_call(at, params);
     }
 
     /// A host function that was tail-called comes back to this `ret`. The callee's parameters may outgrow the locals here.
-    fn finish_tail_call(&mut self, params: &[ValType]) {
+    fn finish_tail_call(&mut self, at: Pos, params: &[ValType]) {
+        self.leaves_regions(at);
         let results = slots_of(self.module.func_type(self.func).results());
         self.code.single(Single::Ret, &[results]);
         self.reserve(slots_of(params).max(results));

@@ -4,6 +4,7 @@
 //! operators ─► operator.rs (what each one does) ─► stack.rs (where values are) ─► code.rs (instructions)
 //!                    │ control.rs (labels, branches)      trace.rs (events, roles) ◄─ carried.rs (which locals)
 //!                    │ vector.rs (operators on vectors)
+//!                    │ exception.rs (what throws and catches) ─► handlers.rs (the table beside the code)
 //! ```
 //!
 //! A value on the operand stack is one of: a local that was not written since, a constant, the accumulator, or the *canonical*
@@ -13,6 +14,8 @@
 mod carried;
 mod code;
 mod control;
+mod exception;
+mod handlers;
 mod operator;
 mod stack;
 mod trace;
@@ -25,6 +28,7 @@ use wasmparser::{BinaryReader, FunctionBody};
 
 pub(crate) use code::{Code, Place};
 use control::Control;
+pub(crate) use handlers::{Catch, Handlers};
 use stack::{Holder, Value};
 use trace::{Holders, Tracing};
 
@@ -71,6 +75,7 @@ struct Translator<'a> {
     reachable: bool,
     /// Loops seen so far.
     loops: u32,
+    handlers: Handlers,
     tracing: Option<Tracing<'a>>,
 }
 
@@ -144,8 +149,10 @@ fn pass(given: &Given<'_>, body: &FunctionBody<'_>, counted: bool, tracing: Opti
         controls_count: 0,
         reachable: true,
         loops: 0,
+        handlers: Handlers::default(),
         tracing,
     };
+    translator.handlers.follows_results = translator.follows_results();
     translator.push_function();
     let mut reader = body.get_operators_reader().map_err(invalid)?;
     while !reader.eof() {
@@ -153,8 +160,9 @@ fn pass(given: &Given<'_>, body: &FunctionBody<'_>, counted: bool, tracing: Opti
         translator.operator(&operator, offset as u32);
     }
     let frame_bytes = u32::try_from((translator.slots_max as usize + 1) * 8).map_err(|_| too_large(func))?;
+    let handlers = std::mem::take(&mut translator.handlers);
     let linkable = translator.code.finish().ok_or_else(|| too_large(func))?;
-    Ok(Code { words: linkable.0, headers: linkable.1, places: linkable.2, frame_bytes, params, zeroed: slots - params })
+    Ok(Code { words: linkable.0, headers: linkable.1, places: linkable.2, handlers, frame_bytes, params, zeroed: slots - params })
 }
 
 /// Adds the slots of `count` locals.

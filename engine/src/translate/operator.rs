@@ -91,7 +91,8 @@ fn store_of<'o>(op: &'o Operator<'_>) -> Option<(StoreKind, u32, Width, bool, &'
 
 /// Operators that do nothing when they are executed: they weigh nothing.
 fn is_marker(op: &Operator<'_>) -> bool {
-    matches!(op, Operator::Block { .. } | Operator::Loop { .. } | Operator::Else | Operator::End | Operator::Nop)
+    use Operator::{Block, Catch, CatchAll, Delegate, Else, End, Loop, Nop, Try, TryTable};
+    matches!(op, Block { .. } | Loop { .. } | Else | End | Nop | Try { .. } | TryTable { .. } | Catch { .. } | CatchAll | Delegate { .. })
 }
 
 impl Translator<'_> {
@@ -108,6 +109,11 @@ impl Translator<'_> {
             Operator::If { blockty } => self.if_(*blockty),
             Operator::Else => self.else_(),
             Operator::End => self.end(),
+            Operator::TryTable { try_table } => self.try_table(try_table),
+            Operator::Try { blockty } => self.try_(*blockty),
+            Operator::Catch { tag_index } => self.catch(Some(*tag_index)),
+            Operator::CatchAll => self.catch(None),
+            Operator::Delegate { relative_depth } => self.delegate(*relative_depth),
             _ if self.reachable => self.plain(op),
             _ => {}
         }
@@ -129,6 +135,9 @@ impl Translator<'_> {
             Operator::CallIndirect { type_index, table_index } => self.call_indirect(type_index, table_index),
             Operator::ReturnCall { function_index } => self.return_call(function_index),
             Operator::ReturnCallIndirect { type_index, table_index } => self.return_call_indirect(type_index, table_index),
+            Operator::Throw { tag_index } => self.throw(tag_index),
+            Operator::ThrowRef => self.throw_ref(),
+            Operator::Rethrow { relative_depth } => self.rethrow(relative_depth),
             Operator::Drop => self.drop_(),
             Operator::Select | Operator::TypedSelect { .. } => self.select(),
             Operator::LocalGet { local_index } => self.local_get(local_index),

@@ -169,11 +169,11 @@ fn long_loops(body: &FunctionBody<'_>, operators: u32) -> wasmparser::Result<FxH
                 ordinal += 1;
                 false
             }
-            Operator::Block { .. } | Operator::If { .. } => {
+            Operator::Block { .. } | Operator::If { .. } | Operator::Try { .. } | Operator::TryTable { .. } => {
                 open.push(None);
                 false
             }
-            Operator::End => {
+            Operator::End | Operator::Delegate { .. } => {
                 if let Some(Some((ordinal, start))) = open.pop()
                     && at - start >= operators
                 {
@@ -295,6 +295,11 @@ impl Translator<'_> {
             }
             None => 0,
         }
+    }
+
+    /// Whether events tell where results of units are.
+    pub(super) fn follows_results(&self) -> bool {
+        self.tracing.as_ref().is_some_and(|t| t.follows_results)
     }
 
     /// Whether loop `ordinal` reports its iterations, and whether it is a planned unit.

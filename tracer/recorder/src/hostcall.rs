@@ -10,7 +10,7 @@ use worksp_tracer::recording::{End, Event, TrapCode, ValueType, read_hash};
 use crate::caller::{HostCaller, HostError};
 use crate::expose::Exposed;
 use crate::imports::{Provided, Provider};
-use crate::log::{State, Stop, bits};
+use crate::log::{State, Stop, bits, raise};
 use crate::value::Value;
 
 /// The function that the guest calls: it logs the call, hands it to its provider, and logs the end.
@@ -45,7 +45,8 @@ pub(crate) fn make_func(
         if returned != Err(Stop::Failed) && log.on() {
             log.event(Event::HostReturn { end })?;
         }
-        for (slot, value) in results.iter_mut().zip(returned?) {
+        let returned = returned.map_err(|stop| raise(caller.as_context_mut(), stop))?;
+        for (slot, value) in results.iter_mut().zip(returned) {
             *slot = value.to_wasmtime();
         }
         Ok(())

@@ -290,12 +290,12 @@ pub(crate) fn engine() -> Result<Engine, Error> {
     let mut config = wasmtime::Config::new();
     config.cranelift_nan_canonicalization(true).relaxed_simd_deterministic(true);
     config.wasm_simd(true).wasm_relaxed_simd(true);
-    config.wasm_tail_call(true).wasm_multi_memory(true).wasm_extended_const(true);
+    config.wasm_tail_call(true).wasm_multi_memory(true).wasm_extended_const(true).wasm_exceptions(true);
     Engine::new(&config).map_err(|error| Error::Wasmtime(format!("{error:#}")))
 }
 
 /// The proposals beyond WebAssembly 1.0 that [`engine`] switches on and programs use.
 pub(crate) const FEATURES: &[&str] = &[
     "mutable-globals", "sign-extension", "saturating-float-to-int", "bulk-memory", "multi-value", "reference-types", "simd",
-    "relaxed-simd", "tail-call", "extended-const", "multi-memory",
+    "relaxed-simd", "tail-call", "extended-const", "multi-memory", "exceptions",
 ];

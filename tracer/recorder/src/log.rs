@@ -1,6 +1,6 @@
 //! The state of a run, and the log that it writes.
 
-use wasmtime::{AsContextMut, Func, Instance, Memory, ResourceLimiter, Trap, Val};
+use wasmtime::{AsContextMut, ExnRef, Func, Instance, Memory, OwnedRooted, ResourceLimiter, StoreContextMut, ThrownException, Trap, Val};
 use worksp_host::WasiHost;
 use worksp_tracer::recording::{Bits, End, Event, RecordingWriter, Target, TrapCode};
 
@@ -17,6 +17,8 @@ pub(crate) struct State {
     pub instance: Option<Instance>,
     /// Every memory of the instance, by index.
     pub memories: Vec<Memory>,
+    /// The last exception that a call into the guest ended with; a host function may throw it on.
+    pub thrown: Option<OwnedRooted<ExnRef>>,
     pub host_calls: u64,
     pub entries: u64,
 }
@@ -140,6 +142,9 @@ pub(crate) fn enter(
     }
     let called = func.call(&mut context, &vals, &mut results);
     let mut context = context.as_context_mut();
+    if called.as_ref().is_err_and(|error| error.is::<ThrownException>()) {
+        keep_exception(&mut context)?;
+    }
     let log = &mut context.data_mut().log;
     let (end, account) = match called {
         Ok(()) => {
@@ -157,6 +162,28 @@ pub(crate) fn enter(
     Ok((end, account))
 }
 
+/// Takes what was thrown and nobody caught out of Wasmtime's hands, so that it is thrown on only by who says so.
+fn keep_exception(context: &mut StoreContextMut<'_, State>) -> Result<(), Stop> {
+    let thrown = match context.take_pending_exception() {
+        Some(exception) => Some(exception.to_owned_rooted(&mut *context)),
+        None => None,
+    };
+    let state = context.data_mut();
+    state.thrown = thrown.transpose().map_err(|error| state.log.fail(Error::Wasmtime(format!("{error:#}"))))?;
+    Ok(())
+}
+
+/// The error with which a host function ends that does not return.
+pub(crate) fn raise(mut context: StoreContextMut<'_, State>, stop: Stop) -> wasmtime::Error {
+    if let Stop::Trap { code: TrapCode::Exception, .. } = &stop
+        && let Some(thrown) = context.data().thrown.clone()
+    {
+        let exception = thrown.to_rooted(&mut context);
+        return context.throw::<()>(exception).expect_err("throwing is an error");
+    }
+    stop.into()
+}
+
 pub(crate) fn bits(values: &[Value]) -> Vec<Bits> {
     values.iter().map(|value| value.bits()).collect()
 }
@@ -168,6 +195,9 @@ pub(crate) fn end_of(error: &wasmtime::Error) -> Result<End, Error> {
     }
     if let Some(refused) = error.downcast_ref::<OutOfMemory>() {
         return Err(Error::OutOfMemory { bytes: refused.bytes, reason: refused.reason.clone() });
+    }
+    if error.is::<ThrownException>() {
+        return Ok(End::Trapped { code: TrapCode::Exception, message: "uncaught exception".to_string() });
     }
     match error.downcast_ref::<Trap>() {
         Some(trap) => Ok(End::Trapped { code: trap_code(*trap), message: trap.to_string() }),

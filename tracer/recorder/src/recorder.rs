@@ -95,8 +95,10 @@ impl Recorder {
         let wrong = |reason: String| Error::Module { module: options.module_name.clone(), reason };
         let bytes = wat::parse_bytes(module).map_err(|error| wrong(error.to_string()))?.into_owned();
         if options.check_engine {
-            let engine = worksp_engine::Engine::new(worksp_engine::Config::default());
-            worksp_engine::Module::new(&engine, &bytes).map_err(|error| wrong(error.to_string()))?;
+            // Wasmtime has only the one form of exceptions.
+            let config = worksp_engine::Config { legacy_exceptions: false, ..worksp_engine::Config::default() };
+            let engine = worksp_engine::Engine::new(config);
+            worksp_engine::Module::new(&engine, &bytes).map_err(|error| wrong(refusal(&error)))?;
         }
         Ok(Recorder { bytes, options, provided: HashMap::new() })
     }
@@ -177,6 +179,7 @@ impl Recorder {
             },
             instance: None,
             memories: Vec::new(),
+            thrown: None,
             host_calls: 0,
             entries: 0,
         };
@@ -281,6 +284,18 @@ fn finish(mut store: Store<State>, finished: Finished, duration: Duration, compi
         summary.path = Some(writer.finish(outcome)?);
     }
     Ok(summary)
+}
+
+/// Why a module cannot be recorded.
+fn refusal(error: &worksp_engine::Error) -> String {
+    match error {
+        worksp_engine::Error::SwitchedOff { features, detail, offset } if features == "legacy exceptions" => format!(
+            "it uses {features} ({detail} at offset {offset:#x}), and Wasmtime, which runs programs that are recorded, has only the \
+             form with `try_table`; rebuild it with that form (clang: -mllvm -wasm-use-legacy-eh=false) or convert it with \
+             `wasm-opt --translate-to-exnref`"
+        ),
+        other => other.to_string(),
+    }
 }
 
 /// The types of a module's exported functions, known before it is compiled.

@@ -116,7 +116,7 @@ fn every_trap_is_replayed() {
     let check = |body: &str, code: TrapCode| {
         let text = format!(
             r#"(module (memory 1) (table 2 funcref) (elem (i32.const 0) $g) (type $t (func (result i32))) (func $g)
-                (func $deep (call $deep) (call $deep)) (func (export "_start") {body}))"#
+                (tag $e (param i64)) (func $deep (call $deep) (call $deep)) (func (export "_start") {body}))"#
         );
         let done = command(&text).run();
         let Exit::Trapped { code: found, .. } = done.summary.exit else { panic!("{body}: {:?}", done.summary.exit) };
@@ -134,6 +134,8 @@ fn every_trap_is_replayed() {
     check("(drop (i32.trunc_f32_s (f32.const nan)))", TrapCode::BadConversionToInteger);
     check("(drop (i32.trunc_f32_s (f32.const 1e30)))", TrapCode::IntegerOverflow);
     check("(call $deep)", TrapCode::StackOverflow);
+    check("(throw $e (i64.const 3))", TrapCode::Exception);
+    check("(throw_ref (ref.null exn))", TrapCode::Other);
 }
 
 #[test]
@@ -355,4 +357,52 @@ fn damage_to_what_the_guest_must_do_is_a_divergence() {
     check(&|e| e[4] = Event::HostReturn { end: End::Returned(vec![]) }, &["wrong number of arguments or results"]);
     check(&|e| e.push(Event::Output { stream: 3, len: 0 }), &["unknown stream"]);
     check(&|e| e.push(Event::GlobalSet { global: 0, value: 0 }), &["a global that the module does not have"]);
+}
+
+#[test]
+fn exceptions_pass_through_host_functions() {
+    let text = r#"(module (import "env" "call" (func $call (param i32) (result i32))) (tag $e (param i32)) (tag $f (export "f"))
+        (memory (export "m") 1) (global $kept (mut exnref) (ref.null exn))
+        (func (export "throw") (param i32) (result i32)
+            (block $h (try_table (catch $f $h) (throw $e (local.get 0)))) (i32.const 1))
+        (func (export "quiet") (block $h (try_table (catch $f $h) (throw $f))))
+        (func (export "run") (param i32) (result i32)
+            (block $h (result i32 exnref)
+                (try_table (result i32) (catch_ref $e $h) (i32.add (i32.const 1000) (call $call (local.get 0))))
+                (return))
+            (global.set $kept)
+            (i32.add (i32.const 100))
+            (if (i32.eq (local.get 0) (i32.const 3)) (then (throw_ref (global.get $kept))))))"#;
+    let run = |mode: &str| {
+        invoke(text, "run", &[mode])
+            .func("call", &[I32], &[I32], |guest, args| match args[0] {
+                // The guest catches what it threw itself.
+                Value::I32(0 | 3) => guest.call("throw", &[Value::I32(5)]),
+                // The host keeps it to itself.
+                Value::I32(1) => Ok(vec![Value::I32(guest.call("throw", &[Value::I32(6)]).is_err().into())]),
+                // It throws on what it kept for a while.
+                _ => {
+                    let thrown = guest.call("throw", &[Value::I32(7)]);
+                    guest.call("quiet", &[])?;
+                    guest.write(0, 8, &[1])?;
+                    thrown
+                }
+            })
+            .run()
+    };
+    assert_eq!(run("0").summary.results, [Value::I32(105)]);
+    assert_eq!(run("1").summary.results, [Value::I32(1001)]);
+    let done = run("2");
+    assert_eq!(done.summary.results, [Value::I32(107)]);
+    let thrown = |event: &Event| matches!(event, Event::HostReturn { end: End::Trapped { code: TrapCode::Exception, .. } });
+    assert_eq!(done.events().iter().filter(|event| thrown(event)).count(), 1);
+    let done = run("3");
+    assert!(matches!(&done.summary.exit, Exit::Trapped { code: TrapCode::Exception, message } if message == "uncaught exception"));
+}
+
+#[test]
+fn the_legacy_form_of_exceptions_is_refused_by_name() {
+    let text = r#"(module (tag $e) (func (export "run") try (throw $e) catch $e end))"#;
+    let error = worksp_recorder::Recorder::new(text.as_bytes(), RecordOptions::invoke("run", [""; 0])).unwrap_err().to_string();
+    assert!(error.contains("uses legacy exceptions (try at offset 0x") && error.contains("try_table"), "{error}");
 }

@@ -44,6 +44,12 @@ pub(super) enum Message {
     /// Operands: work, results.
     HostReturn { func: u32 },
     /// Operands: work.
+    HostThrow { func: u32 },
+    /// Operands: work; none when the exception ends nothing but an activation.
+    Unwind { site: u32 },
+    /// Operands: work, and where the handler is: function and loop, or nothing outside of all loops.
+    Caught { site: u32 },
+    /// Operands: work.
     LoopIter(LoopRef),
     LoopExit(LoopRef),
     LocalRead { site: u32, local: u32, role: LocalRole },
@@ -194,6 +200,19 @@ impl<S: Sink> Tracer<S> {
             Message::HostReturn { func } => {
                 let (work, results) = operands.work(before);
                 self.host_return(func, results, work);
+            }
+            Message::HostThrow { func } => self.host_throw(func, operands.at(0)),
+            Message::Unwind { site } => {
+                let (work, _) = operands.work(before);
+                self.unwind(SiteId(site), work);
+            }
+            Message::Caught { site } => {
+                let (work, place) = operands.work(before);
+                let in_loop = match *place {
+                    [func, ordinal] => Some(LoopRef { func: func as u32, ordinal: ordinal as u32 }),
+                    _ => None,
+                };
+                self.caught(SiteId(site), in_loop, work);
             }
             Message::LoopIter(this) => self.loop_iter(this, operands.at(0)),
             Message::LoopExit(this) => self.loop_exit(this, operands.at(0)),

@@ -433,6 +433,31 @@ impl<S: Sink> Probe for Offload<S> {
         self.send_cut(&[work], results, Message::HostReturn { func });
     }
 
+    fn host_throw(&mut self, func: u32, work: u64) {
+        self.send_cut(&[work], &[], Message::HostThrow { func });
+    }
+
+    fn unwind(&mut self, site: SiteId, work: u64) {
+        let ended = self.pop();
+        if ended.cuts || ended.entry {
+            self.send_cut(&[work], &[], Message::Unwind { site: site.0 });
+        } else if ended.sent {
+            self.send(Message::Unwind { site: site.0 });
+        }
+    }
+
+    fn caught(&mut self, site: SiteId, in_loop: Option<LoopRef>, work: u64) {
+        // Only an activation that is known has open loops.
+        if self.innermost.sent {
+            match in_loop {
+                Some(LoopRef { func, ordinal }) => {
+                    self.send_cut(&[work], &[func.into(), ordinal.into()], Message::Caught { site: site.0 });
+                }
+                None => self.send_cut(&[work], &[], Message::Caught { site: site.0 }),
+            }
+        }
+    }
+
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
         self.known();
         self.innermost.cuts = true;

@@ -183,6 +183,9 @@ pub enum TrapCode {
     Host,
     /// Some other kind; the message tells.
     Other,
+    /// An exception that nobody caught in that call. A host function that ends so throws on what the last such call into the guest
+    /// ended with.
+    Exception,
 }
 
 /// How a call ended, in either direction.

@@ -52,6 +52,7 @@ pub(super) fn trap_code(kind: TrapKind) -> TrapCode {
         TrapKind::BadConversionToInteger => TrapCode::BadConversionToInteger,
         TrapKind::StackOverflow => TrapCode::StackOverflow,
         TrapKind::Host => TrapCode::Host,
+        TrapKind::UncaughtException => TrapCode::Exception,
         _ => TrapCode::Other,
     }
 }

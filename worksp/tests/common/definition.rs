@@ -149,6 +149,15 @@ impl Definition {
         self.edge(from, self.segment(), "result", "result");
     }
 
+    /// An exception leaves the innermost unit: that is a use of it.
+    pub fn leave_unit(&mut self) {
+        let last = self.segment();
+        self.end_unit();
+        if !self.units.is_empty() {
+            self.result_used(last);
+        }
+    }
+
     fn edge(&mut self, from: usize, to: usize, kind: &'static str, class: Class) {
         if from != to {
             self.direct.insert((from, to, kind, class));

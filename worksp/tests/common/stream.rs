@@ -45,6 +45,12 @@ pub enum Op {
     LoopIter(u8),
     LoopExit(u8),
     NextRoot(bool),
+    /// An exception goes up so many activations, and then out of the loops inside of this one, or of all.
+    Throw(u8, Option<u8>),
+    /// An exception goes up to the entry, and ends it; another one begins.
+    Uncaught,
+    /// A host function calls a function, which may be a unit, that throws through the host function up so many activations.
+    HostThrow(bool, u8),
     Load(u64, u32),
     Store(u64, u32),
     /// A load and a store that may be a delta: address, length, family; and what happens between them.
@@ -113,6 +119,9 @@ pub fn all_ops(max: usize) -> impl Strategy<Value = Vec<Op>> {
         4 => (0..2u8).prop_map(Op::LoopIter),
         2 => (0..2u8).prop_map(Op::LoopExit),
         1 => any::<bool>().prop_map(Op::NextRoot),
+        3 => (0..3u8, proptest::option::of(0..2u8)).prop_map(|(n, l)| Op::Throw(n, l)),
+        1 => Just(Op::Uncaught),
+        1 => (any::<bool>(), 1..3u8).prop_map(|(unit, n)| Op::HostThrow(unit, n)),
         2 => (0..2u32).prop_map(Op::GlobalGet),
         2 => (0..2u32).prop_map(Op::GlobalSet),
         1 => any::<bool>().prop_map(Op::Size),
@@ -256,6 +265,19 @@ impl<T: Probe + HostObserver> Streams<T> {
                 self.end_root(unwound);
                 self.begin_root();
             }
+            Op::Throw(levels, in_loop) => {
+                self.work += 1;
+                self.throw(SiteId(9), levels, in_loop);
+            }
+            Op::Uncaught => {
+                self.work += 1;
+                while !self.activations.is_empty() {
+                    self.unwind(SiteId(9));
+                }
+                self.end_root(true);
+                self.begin_root();
+            }
+            Op::HostThrow(unit, levels) => self.host_throw(if unit { UNIT } else { PLAIN }, levels),
             Op::Load(a, n) => self.load(a, n),
             Op::Store(a, n) => self.store(a, n),
             Op::TaggedLoad(a, n, f) => self.tagged(a, n, f, false),
@@ -482,6 +504,53 @@ impl<T: Probe + HostObserver> Streams<T> {
     fn loop_exit(&mut self, n: u8) {
         self.tracer.loop_exit(LoopRef { func: ROOT, ordinal: u32::from(n) }, self.work);
         self.end_loops(n);
+    }
+
+    /// The innermost activation dies by an exception.
+    fn unwind(&mut self, site: SiteId) {
+        self.tracer.unwind(site, self.work);
+        let activation = self.activations.pop().expect("somebody runs");
+        self.leave_units(activation.units + activation.loops.len());
+    }
+
+    fn leave_units(&mut self, count: usize) {
+        for _ in 0..count {
+            self.definition.work = self.work;
+            self.definition.leave_unit();
+            self.sp_at_start = self.sp;
+        }
+    }
+
+    /// An exception is thrown, and caught further out in a loop that is open there, or else outside of all loops.
+    fn throw(&mut self, site: SiteId, levels: u8, in_loop: Option<u8>) {
+        for _ in 0..levels {
+            if self.activations.len() > 1 {
+                self.unwind(site);
+            }
+        }
+        let open = &mut self.activations.last_mut().expect("the root's").loops;
+        let in_loop = in_loop.filter(|n| open.contains(n));
+        let kept = open.iter().rposition(|n| Some(*n) == in_loop).map_or(0, |at| at + 1);
+        let left = open.len() - kept;
+        open.truncate(kept);
+        self.tracer.caught(site, in_loop.map(|n| LoopRef { func: ROOT, ordinal: u32::from(n) }), self.work);
+        self.leave_units(left);
+    }
+
+    /// What a host function calls throws, and the host function throws it on.
+    fn host_throw(&mut self, func: u32, levels: u8) {
+        self.host_call(1);
+        self.tracer.enter(func, &[], self.work);
+        self.begin_activation(usize::from(func == UNIT));
+        self.work += 3;
+        self.load(72, 4);
+        self.store(72, 4);
+        self.unwind(SiteId(9));
+        self.tracer.leave(self.work, true);
+        self.tracer.host_write(0, 80..83);
+        self.log_host(80..83, What::Write, false);
+        self.tracer.host_throw(1, self.work);
+        self.throw(SiteId(0), levels, None);
     }
 
     fn end_loops(&mut self, n: u8) {
