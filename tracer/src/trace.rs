@@ -246,6 +246,12 @@ impl Trace {
         &self.nodes
     }
 
+    /// The number of a node's segment, in serial order from 0; of a join, the number that the next segment has.
+    pub fn segment_number(&self, node: NodeIdx) -> u64 {
+        let before = &self.nodes[..(node as usize).min(self.nodes.len())];
+        before.iter().filter(|node| !node.is_join()).count() as u64
+    }
+
     /// The number of edges.
     pub fn edges_count(&self) -> u64 {
         self.edges.len()
@@ -307,5 +313,20 @@ impl Sink for Trace {
         self.nodes.push(node);
         self.edges.push(edges);
         self.ends.push(self.edges.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_counted_without_joins() {
+        let mut trace = Trace::default();
+        for unit in [0, 0, NO_UNIT, 0, NO_UNIT, NO_UNIT, 0] {
+            trace.node(Node { weight: 1, unit }, &[]);
+        }
+        let numbers: Vec<u64> = (0..8).map(|node| trace.segment_number(node)).collect();
+        assert_eq!(numbers, [0, 1, 2, 2, 3, 3, 3, 4]);
     }
 }

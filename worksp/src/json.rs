@@ -44,8 +44,9 @@ struct RungJson {
 
 #[derive(Clone, Serialize, PartialEq, Debug)]
 struct WitnessJson {
-    from: u32,
-    to: u32,
+    /// The number of the earlier access's segment.
+    from: u64,
+    to: u64,
     from_unit: Option<String>,
     to_unit: Option<String>,
     from_site: Option<String>,
@@ -87,8 +88,8 @@ impl LadderJson {
 fn rung_json(trace: &Trace, ladder: &Ladder, rung: &Rung) -> RungJson {
     let witness = match &rung.validity {
         Validity::Invalid(w) => Some(WitnessJson {
-            from: w.from,
-            to: w.to,
+            from: trace.segment_number(w.from),
+            to: trace.segment_number(w.to),
             from_unit: crate::report::unit_name(trace, w.from),
             to_unit: crate::report::unit_name(trace, w.to),
             from_site: trace.info.site_name(w.from_site),

@@ -121,14 +121,14 @@ fn details(trace: &Trace, ladder: &Ladder) -> Vec<String> {
             let site = |s| trace.info.site_name(s).unwrap_or_else(|| "an unknown place".to_owned());
             let unit = |n| unit_name(trace, n).unwrap_or_else(|| "no unit".to_owned());
             lines.push(format!(
-                "{} is invalid: address {:#x} was accessed at {} (segment {} of {}) and at {} (segment {} of {}).",
+                "{} is invalid: address {:#x} was accessed at {} (segment {}, {}) and at {} (segment {}, {}).",
                 rung.name,
                 w.address,
                 site(w.from_site),
-                w.from,
+                trace.segment_number(w.from),
                 unit(w.from),
                 site(w.to_site),
-                w.to,
+                trace.segment_number(w.to),
                 unit(w.to),
             ));
         }
