@@ -55,7 +55,7 @@ impl Watcher for Witness {
         let funcs: Vec<u32> = (0..module.func_count()).collect();
         let loops = |func: &u32| (0..LOOPS_MAX).map(move |ordinal| (*func, ordinal)).collect::<Vec<_>>();
         let loops = funcs.iter().flat_map(loops).map(|(func, ordinal)| LoopRef { func, ordinal }).collect();
-        TracePlan { loops, every_loop_of: Some(0), funcs, sites: Vec::new() }
+        TracePlan { loops, every_loop_of: Some(0), funcs, ..TracePlan::default() }
     }
 
     fn complaints(&mut self) -> Vec<String> {

@@ -24,8 +24,13 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// Surveys a function in which these loops, by ordinal, are planned.
-    pub(super) fn survey(body: &FunctionBody<'_>, locals: u32, planned: &FxHashSet<u32>) -> wasmparser::Result<Carried> {
+    /// Surveys a function in which these loops, by ordinal, are planned. `every`: every access is worth an event.
+    pub(super) fn survey(
+        body: &FunctionBody<'_>,
+        locals: u32,
+        planned: &FxHashSet<u32>,
+        every: bool,
+    ) -> wasmparser::Result<Carried> {
         let mut carried = Carried { written_in_loop: vec![false; locals as usize], ..Carried::default() };
         if planned.is_empty() {
             return Ok(carried);
@@ -33,7 +38,7 @@ impl Carried {
         let loops = carried.find_loops(body, planned)?;
         let numbers = Numbers::of(&carried.written_in_loop);
         carried.needed = carried.written_in_loop.clone();
-        if loops.blocks.saturating_mul(numbers.words) <= SIZE_MAX {
+        if !every && loops.blocks.saturating_mul(numbers.words) <= SIZE_MAX {
             carried.flow(body, planned, &loops, &numbers)?;
         }
         Ok(carried)

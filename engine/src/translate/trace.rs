@@ -222,7 +222,7 @@ impl<'a> Tracing<'a> {
             current: 0,
             loops: planned_loops(plan, func),
             watched: FxHashSet::default(),
-            carried: Carried::survey(body, locals, &planned_loops(plan, func))?,
+            carried: Carried::survey(body, locals, &planned_loops(plan, func), plan.every_local)?,
             unit_funcs: plan.funcs.iter().copied().collect(),
             unit_sites: plan.sites.iter().filter(|s| s.func == func).map(|s| s.offset).collect(),
             follows_results: false,

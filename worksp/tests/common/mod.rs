@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use worksp_engine::probe::TracePlan;
 use worksp_engine::{Config, Engine, Extern, ExternType, Module, Step, Store, Val};
 use worksp_tracer::replay::HostObserver;
 use worksp_tracer::units::{UnitSpec, Units};
@@ -18,6 +19,11 @@ pub struct Run<'a> {
 /// Traces calls of exports. `fd_write` is the output call that reads one iovec, its bytes, and reports at its fourth argument; any
 /// other import returns zeros.
 pub fn trace(run: &Run<'_>) -> Trace {
+    trace_with(run, |_| {})
+}
+
+/// The same with another plan.
+pub fn trace_with(run: &Run<'_>, change: impl FnOnce(&mut TracePlan)) -> Trace {
     let engine = Engine::new(Config::default());
     let module = Module::from_text(&engine, run.text).expect("the module is valid");
     let mut store = Store::new(&engine);
@@ -33,7 +39,9 @@ pub fn trace(run: &Run<'_>) -> Trace {
     let instance = store.instantiate(&module, &imports).expect("it can be instantiated");
     let specs: Vec<UnitSpec> = run.units.iter().map(|u| u.parse().expect("a unit")).collect();
     let units = Units::resolve(&module, &specs).expect("the units exist");
-    store.set_trace_plan(instance, units.plan());
+    let mut plan = units.plan();
+    change(&mut plan);
+    store.set_trace_plan(instance, plan);
     let mut options = TracerOptions::of_module(&module);
     options.granule = run.granule;
     options.outputs = module.imports().iter().map(|i| i.name == "fd_write").collect();
