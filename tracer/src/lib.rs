@@ -13,6 +13,7 @@ pub mod replay;
 
 pub mod edge;
 mod edges;
+pub mod spill;
 pub mod trace;
 pub mod trace_file;
 

@@ -11,7 +11,7 @@ use worksp_engine::probe::Site;
 use worksp_engine::{ExternType, Module};
 
 use crate::edge::{EdgeClass, EdgeKind};
-use crate::edges::{EdgeReader, Edges};
+use crate::edges::{EdgeReader, Edges, HELD_MAX};
 use crate::recording::module_sha256;
 
 /// A node's number: edges go from lower to higher ones.
@@ -224,7 +224,7 @@ pub trait Sink {
 }
 
 /// A whole trace. Its edges are held within a bound of memory (see `edges.rs`), so reading them can fail.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Trace {
     /// Everything else.
     pub info: TraceInfo,
@@ -233,6 +233,12 @@ pub struct Trace {
     edges: Edges,
     /// `ends[i]` is the end of node i's edges.
     ends: Vec<u64>,
+}
+
+impl Default for Trace {
+    fn default() -> Trace {
+        Trace { info: TraceInfo::default(), units: Vec::new(), nodes: Vec::new(), edges: Edges::new(HELD_MAX), ends: Vec::new() }
+    }
 }
 
 impl Trace {

@@ -2,23 +2,19 @@
 //!
 //! ```text
 //! Trace: edges of 20 bytes ──(once)──► [node 0: (from, set) (from, set) …][node 1: …]…   8 bytes a source
-//! file [0 ───── spilled)   held [spilled ───── len)      sets: one list for the whole trace
+//!                                                        sets: one list for the whole trace
 //! ```
 //!
 //! When a source finishes is one number, whatever hangs on it, so that a pass looks at it once and not once per edge.
 
-use std::fs::File;
 use std::io;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
 use worksp_tracer::edge::{CLASSES, EdgeClass, EdgeKind, KINDS};
+use worksp_tracer::spill::Spill;
 use worksp_tracer::trace::{Edge, Node, NodeIdx, Trace};
 
 /// Sources that are held in memory at most, unless the file cannot be written: 8 MiB.
 const HELD_MAX: usize = 1 << 20;
-/// Sources that a reader fetches at a time: 512 KiB.
-const BLOCK: u64 = 1 << 16;
 /// Sets that are told apart at most; real traces have some hundred. A source of yet another set is listed several times.
 const SETS_MAX: usize = 1 << 12;
 /// Labels: kind and class of an edge, and the one that all edges share on which a spawn is charged.
@@ -26,8 +22,10 @@ const LABELS: usize = KINDS.len() * CLASSES.len() + 1;
 const CHARGED: usize = LABELS - 1;
 const EMPTY: u32 = 0;
 
+/// Bytes of a source.
+const BYTES: usize = 8;
 /// A source as it is stored: the number of its node, then that of its set, each in four bytes.
-pub(super) type Source = [u8; 8];
+pub(super) type Source = [u8; BYTES];
 
 fn source(from: NodeIdx, set: u32) -> Source {
     (u64::from(set) << 32 | u64::from(from)).to_le_bytes()
@@ -124,10 +122,7 @@ pub(super) struct Sources {
     pub(super) has_torn: bool,
     /// How many sources each node has.
     counts: Vec<u32>,
-    held: Vec<Source>,
-    spilled: u64,
-    file: Option<File>,
-    held_max: usize,
+    all: Spill<Source, BYTES>,
 }
 
 impl Sources {
@@ -140,36 +135,22 @@ impl Sources {
     pub(super) fn within(trace: &Trace, held_max: usize, sets_max: usize) -> io::Result<Sources> {
         let nodes = trace.nodes();
         let counts = Vec::with_capacity(nodes.len());
-        let mut all = Sources { sets: Vec::new(), has_torn: false, counts, held: Vec::new(), spilled: 0, file: None, held_max };
-        let mut sets = Sets::new(sets_max);
+        let mut found = Sources { sets: Vec::new(), has_torn: false, counts, all: Spill::new(held_max) };
+        let (mut sets, mut of_node) = (Sets::new(sets_max), Vec::new());
         trace.for_each(|node, edges| {
-            let before = all.held.len();
+            of_node.clear();
             for of_one in edges.chunk_by(|a, b| a.from == b.from) {
-                all.has_torn |= sets.sources(of_one, |edge| is_charged(edge, &node, nodes), &mut all.held);
+                found.has_torn |= sets.sources(of_one, |edge| is_charged(edge, &node, nodes), &mut of_node);
             }
-            all.counts.push((all.held.len() - before) as u32);
-            if all.held.len() >= all.held_max && all.spill().is_err() {
-                // No room on the disk: memory it is, from now on.
-                all.held_max = usize::MAX;
-            }
+            found.counts.push(of_node.len() as u32);
+            found.all.push(&of_node);
         })?;
-        all.sets = sets.sets;
-        Ok(all)
-    }
-
-    fn spill(&mut self) -> io::Result<()> {
-        if self.file.is_none() {
-            self.file = Some(tempfile::tempfile()?);
-        }
-        let Some(file) = &self.file else { return Ok(()) };
-        file.write_all_at(self.held.as_flattened(), self.spilled * size_of::<Source>() as u64)?;
-        self.spilled += self.held.len() as u64;
-        self.held.clear();
-        Ok(())
+        found.sets = sets.sets;
+        Ok(found)
     }
 
     pub(super) fn len(&self) -> u64 {
-        self.spilled + self.held.len() as u64
+        self.all.len()
     }
 
     /// Calls `f` with every node and its sources, in order.
@@ -178,7 +159,7 @@ impl Sources {
     /// When the temporary file cannot be read.
     #[inline(always)]
     pub(super) fn for_each(&self, mut f: impl FnMut(usize, &[Source])) -> io::Result<()> {
-        let (mut reader, mut start) = (self.reader(), 0);
+        let (mut reader, mut start) = (self.all.reader(), 0);
         for (node, count) in self.counts.iter().enumerate() {
             let end = start + u64::from(*count);
             f(node, reader.get(start..end)?);
@@ -197,7 +178,7 @@ impl Sources {
         wants: impl Fn(&S, usize) -> bool,
         mut f: impl FnMut(&mut S, usize, &[Source]),
     ) -> io::Result<()> {
-        let (mut reader, mut end) = (self.reader(), self.len());
+        let (mut reader, mut end) = (self.all.reader(), self.len());
         for (node, count) in self.counts.iter().enumerate().rev() {
             let start = end - u64::from(*count);
             if wants(state, node) {
@@ -206,10 +187,6 @@ impl Sources {
             end = start;
         }
         Ok(())
-    }
-
-    fn reader(&self) -> Reader<'_> {
-        Reader { sources: self, buffer: Vec::new(), start: 0 }
     }
 }
 
@@ -220,42 +197,5 @@ fn is_charged(edge: &Edge, to: &Node, nodes: &[Node]) -> bool {
         EdgeKind::Spawn => true,
         EdgeKind::Order => nodes[edge.from as usize].unit == to.unit,
         _ => false,
-    }
-}
-
-/// Reads ranges of sources; fast when they follow each other, in either direction.
-struct Reader<'a> {
-    sources: &'a Sources,
-    buffer: Vec<Source>,
-    /// The number of the buffer's first source.
-    start: u64,
-}
-
-impl Reader<'_> {
-    /// The sources with these numbers, all of one node.
-    #[inline(always)]
-    fn get(&mut self, range: Range<u64>) -> io::Result<&[Source]> {
-        let spilled = self.sources.spilled;
-        if range.start >= spilled {
-            return Ok(&self.sources.held[(range.start - spilled) as usize..(range.end - spilled) as usize]);
-        }
-        if range.start < self.start || range.end > self.start + self.buffer.len() as u64 {
-            self.fetch(&range)?;
-        }
-        Ok(&self.buffer[(range.start - self.start) as usize..(range.end - self.start) as usize])
-    }
-
-    /// Fetches a block on that side of the range where reading goes on.
-    #[cold]
-    fn fetch(&mut self, range: &Range<u64>) -> io::Result<()> {
-        let Some(file) = &self.sources.file else { return Err(io::Error::other("sources were spilled to no file")) };
-        let block = if range.start < self.start {
-            range.end.saturating_sub(BLOCK).min(range.start)..range.end
-        } else {
-            range.start..range.end.max((range.start + BLOCK).min(self.sources.spilled))
-        };
-        self.buffer.resize((block.end - block.start) as usize, Source::default());
-        self.start = block.start;
-        file.read_exact_at(self.buffer.as_flattened_mut(), block.start * size_of::<Source>() as u64)
     }
 }
