@@ -11,7 +11,7 @@ use worksp_engine::{Config, Engine, Extern, ExternType, Module, Step, Store, Val
 use worksp_tracer::edge::{CLASSES, KINDS};
 use worksp_tracer::profile::Profile;
 use worksp_tracer::units::Units;
-use worksp_tracer::{Trace, Tracer, TracerOptions};
+use worksp_tracer::{Offload, Trace, TracerOptions};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -52,7 +52,7 @@ fn main() -> Result<(), Failure> {
     };
     println!("units: {}", units.specs().join(" "));
     let plan = units.plan();
-    let mut tracer = Tracer::new(units, TracerOptions::of_module(&module), Trace::default());
+    let mut tracer = Offload::new(units, TracerOptions::of_module(&module), Trace::default());
     let (traced, _) = run(&module, &export, &args, plan, &mut tracer)?;
     let (trace, info) = tracer.finish();
     let (nodes, edges) = (trace.nodes().len(), trace.edges_count());

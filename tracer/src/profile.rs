@@ -238,18 +238,14 @@ impl Brief {
 
 impl HostObserver for Profile {}
 
-// No hook may be inlined into a handler, but for the two whose common case is a few loads and compares: a handler ends in a jump to
-// the next one only while nothing in it has an address.
 impl Probe for Profile {
     const ACCESSES: bool = false;
 
-    #[inline(never)]
     fn enter(&mut self, func: u32, _args: &[u64], work: u64) {
         self.entries.push(self.activations.len());
         self.begin(func, work);
     }
 
-    #[inline(never)]
     fn leave(&mut self, work: u64, _unwound: bool) {
         self.work = work;
         self.brief_calls = 0;
@@ -259,7 +255,6 @@ impl Probe for Profile {
         }
     }
 
-    #[inline(never)]
     fn call(&mut self, _site: SiteId, func: u32, _args: &[u64], work: u64) {
         if self.brief_calls > 0 || self.brief.is_brief(func) {
             self.brief_calls += 1;
@@ -268,7 +263,6 @@ impl Probe for Profile {
         self.begin(func, work);
     }
 
-    #[inline(never)]
     fn tail_call(&mut self, _site: SiteId, func: u32, _args: &[u64], work: u64) {
         if self.brief_calls > 0 {
             return;
@@ -277,7 +271,6 @@ impl Probe for Profile {
         self.begin(func, work);
     }
 
-    #[inline(never)]
     fn ret(&mut self, _results: &[u64], work: u64) {
         if self.brief_calls > 0 {
             self.brief_calls -= 1;
@@ -286,12 +279,10 @@ impl Probe for Profile {
         self.end(work);
     }
 
-    #[inline(never)]
     fn unwind(&mut self, _site: SiteId, work: u64) {
         self.ret(&[], work);
     }
 
-    #[inline(never)]
     fn caught(&mut self, _site: SiteId, in_loop: Option<LoopRef>, work: u64) {
         // Brief functions have no loops; what goes on in them is none of those that are open here.
         if self.brief_calls > 0 {
@@ -303,7 +294,6 @@ impl Probe for Profile {
         }
     }
 
-    #[inline(never)]
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
         let stat = match self.end_up_to(this, work) {
             Some(stat) => stat,
@@ -319,7 +309,6 @@ impl Probe for Profile {
         self.open_loops.push(OpenLoop { this, stat, since: work, outermost });
     }
 
-    #[inline(never)]
     fn loop_exit(&mut self, this: LoopRef, work: u64) {
         self.end_up_to(this, work);
     }

@@ -81,7 +81,7 @@ impl<T> Slab<T> {
 
 /// The bits of the bytes `from..from + len` of a cell.
 #[inline(always)]
-fn mask_of(from: u32, len: u32) -> u8 {
+pub(crate) fn mask_of(from: u32, len: u32) -> u8 {
     (((1u32 << len) - 1) << from) as u8
 }
 
@@ -121,28 +121,6 @@ impl Shadow {
             Some(entry) if entry.wflags & PAIR != 0 => prefetch(&self.pairs.values[entry.site as usize]),
             _ => {}
         }
-    }
-
-    /// Whether a load changes nothing: the current segment has already written, or already read since, all of its bytes.
-    #[inline(always)]
-    pub fn load_is_known<S: Sink>(&self, address: u64, len: u32, graph: &Segments<S>, flags: u8) -> bool {
-        let from = (address % CELL) as u32;
-        if from + len > CELL as u32 {
-            return false;
-        }
-        let Some(entry) = self.entry(address) else { return false };
-        entry.covers_read(mask_of(from, len), graph, flags)
-    }
-
-    /// Whether a store changes nothing: the current segment has already written all of its bytes in the same way.
-    #[inline(always)]
-    pub fn store_is_known(&self, address: u64, len: u32, current: u32, flags: u8) -> bool {
-        let from = (address % CELL) as u32;
-        if from + len > CELL as u32 {
-            return false;
-        }
-        let Some(entry) = self.entry(address) else { return false };
-        entry.covers_write(mask_of(from, len), current, flags)
     }
 
     /// Whether the current segment has written a byte of the range.

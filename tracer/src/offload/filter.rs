@@ -8,14 +8,14 @@ use std::ops::Range;
 
 use worksp_engine::probe::LocalRole;
 
+use crate::shadow::{CELL, mask_of};
+
 /// Cells of linear memory that are remembered: 256 KiB, so that they stay in a second-level cache.
 const CELLS: usize = 1 << 14;
 /// Cells that are forgotten one by one.
 const FORGET_MAX: u64 = 1 << 8;
 const LOCALS: usize = 1 << 8;
 const ELEMENTS: usize = 1 << 6;
-/// Bytes of a cell.
-const CELL: u64 = 8;
 /// In [`Local::known`]: written plainly. The other bits are reads in the role with this number.
 const WRITTEN: u8 = 0x80;
 
@@ -36,7 +36,18 @@ struct Local {
 }
 
 #[inline(always)]
-fn place_of(activation: u64, local: u32) -> usize {
+fn place_of_cell(addr: u64) -> usize {
+    (addr / CELL) as usize % CELLS
+}
+
+/// Whether an access can be remembered: it touches one cell, whose number fits into a key.
+#[inline(always)]
+fn has_key(addr: u64, len: u32) -> bool {
+    addr % CELL + u64::from(len) <= CELL && addr / CELL <= u64::from(u32::MAX)
+}
+
+#[inline(always)]
+fn place_of_local(activation: u64, local: u32) -> usize {
     (local as usize).wrapping_add(activation as usize * 37) % LOCALS
 }
 
@@ -72,27 +83,18 @@ impl Filter {
         }
     }
 
-    /// The key and the mask of bytes of an access to one cell, if it is to be remembered at all.
+    /// The key of an address's cell.
     #[inline(always)]
-    fn cell(&mut self, mem: u32, addr: u64, len: u32) -> Option<(&mut Cell, u64, u8)> {
-        let from = (addr % CELL) as u32;
-        let number = addr / CELL;
-        if mem != 0 || from + len > CELL as u32 || number > u64::from(u32::MAX) {
-            return None;
-        }
-        let key = u64::from(self.epoch) << 32 | number;
-        Some((&mut self.cells[number as usize % CELLS], key, (((1u32 << len) - 1) << from) as u8))
+    fn cell_key(&self, addr: u64) -> u64 {
+        u64::from(self.epoch) << 32 | addr / CELL
     }
 
     /// What is known of the cell of an access to memory 0, and the mask of its bytes; nothing for an access to two cells.
     #[inline(always)]
     fn known(&self, addr: u64, len: u32) -> (u8, u8, u8) {
-        let from = (addr % CELL) as u32;
-        let number = addr / CELL;
-        let cell = &self.cells[number as usize % CELLS];
-        let mask = ((1u32 << len) - 1) << from;
-        if cell.key == u64::from(self.epoch) << 32 | number && mask <= 0xff {
-            (cell.read, cell.written, mask as u8)
+        let cell = &self.cells[place_of_cell(addr)];
+        if cell.key == self.cell_key(addr) && has_key(addr, len) {
+            (cell.read, cell.written, mask_of((addr % CELL) as u32, len))
         } else {
             (0, 0, u8::MAX)
         }
@@ -113,37 +115,47 @@ impl Filter {
         mask & !written == 0 && mask & read == 0
     }
 
-    /// A plain load that changes something.
+    /// A load of memory 0 that may change something.
     #[inline(always)]
-    pub(super) fn load(&mut self, mem: u32, addr: u64, len: u32) {
-        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return self.forget(addr..addr + u64::from(len)) };
-        if cell.key != key {
-            *cell = Cell { key, read: mask, written: 0 };
-        } else {
+    pub(super) fn load(&mut self, addr: u64, len: u32, plain: bool) {
+        if let Some((cell, mask)) = self.remembered(addr, len, plain) {
             cell.read |= mask;
         }
     }
 
-    /// A plain store that changes something.
+    /// A store to memory 0 that may change something.
     #[inline(always)]
-    pub(super) fn store(&mut self, mem: u32, addr: u64, len: u32) {
-        let Some((cell, key, mask)) = self.cell(mem, addr, len) else { return self.forget(addr..addr + u64::from(len)) };
-        if cell.key != key {
-            *cell = Cell { key, read: 0, written: mask };
-        } else {
+    pub(super) fn store(&mut self, addr: u64, len: u32, plain: bool) {
+        if let Some((cell, mask)) = self.remembered(addr, len, plain) {
             cell.read &= !mask;
             cell.written |= mask;
         }
     }
 
+    /// The entry of a plain access to one cell, made its own if it was another's, and the mask of its bytes. Any other access (two
+    /// cells, or what may become a delta) is not remembered, and what touches its cells next is sent.
+    #[inline(always)]
+    fn remembered(&mut self, addr: u64, len: u32, plain: bool) -> Option<(&mut Cell, u8)> {
+        if !plain || !has_key(addr, len) {
+            self.forget(addr..addr + u64::from(len));
+            return None;
+        }
+        let key = self.cell_key(addr);
+        let cell = &mut self.cells[place_of_cell(addr)];
+        if cell.key != key {
+            *cell = Cell { key, read: 0, written: 0 };
+        }
+        Some((cell, mask_of((addr % CELL) as u32, len)))
+    }
+
     /// Something else happens to the cells of this range, which is not empty: whatever touches them next is sent.
     pub(super) fn forget(&mut self, range: Range<u64>) {
-        let numbers = range.start / CELL..=(range.end - 1) / CELL;
-        if numbers.end() - numbers.start() >= FORGET_MAX {
+        let (first, last) = (range.start / CELL, (range.end - 1) / CELL);
+        if last - first >= FORGET_MAX {
             return self.next_epoch();
         }
-        for number in numbers {
-            self.cells[number as usize % CELLS] = Cell::default();
+        for number in first..=last {
+            self.cells[place_of_cell(number * CELL)] = Cell::default();
         }
     }
 
@@ -177,7 +189,7 @@ impl Filter {
     /// What is known of a carried local.
     #[inline(always)]
     fn known_local(&self, activation: u64, local: u32) -> u8 {
-        let entry = &self.locals[place_of(activation, local)];
+        let entry = &self.locals[place_of_local(activation, local)];
         if entry.activation == activation && entry.key == self.local_key(local) { entry.known } else { 0 }
     }
 
@@ -186,7 +198,7 @@ impl Filter {
     }
 
     fn set_local(&mut self, activation: u64, local: u32, known: u8) {
-        self.locals[place_of(activation, local)] = Local { activation, key: self.local_key(local), known };
+        self.locals[place_of_local(activation, local)] = Local { activation, key: self.local_key(local), known };
     }
 
     /// Whether reading a carried local changes nothing: the segment has written it plainly, or read it in the same role.

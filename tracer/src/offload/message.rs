@@ -136,7 +136,7 @@ impl<S: Sink> Tracer<S> {
                         rest = after;
                         self.pair(SiteId(site), SiteId(store), mem.into(), addr, len.into(), rmw);
                     }
-                    _ => self.load_slow(SiteId(site), mem.into(), addr..addr + u64::from(len), rmw),
+                    _ => self.load(SiteId(site), mem.into(), addr, len.into(), rmw),
                 },
                 message => self.receive_one(message, operands),
             }
@@ -149,13 +149,8 @@ impl<S: Sink> Tracer<S> {
         let before = self.work();
         match message {
             Message::Operand(_) => {}
-            // The filter has let them through: it is of no use to look for the common case first.
-            Message::Load { site, mem, len, rmw, addr } => {
-                self.load_slow(SiteId(site), mem.into(), addr..addr + u64::from(len), rmw);
-            }
-            Message::Store { site, mem, len, rmw, addr } => {
-                self.store_slow(SiteId(site), mem.into(), addr..addr + u64::from(len), rmw);
-            }
+            Message::Load { site, mem, len, rmw, addr } => self.load(SiteId(site), mem.into(), addr, len.into(), rmw),
+            Message::Store { site, mem, len, rmw, addr } => self.store(SiteId(site), mem.into(), addr, len.into(), rmw),
             Message::BulkRead { site, mem } => self.bulk_read(SiteId(site), mem, operands.range()),
             Message::BulkWrite { site, mem } => self.bulk_write(SiteId(site), mem, operands.range()),
             Message::MemorySize { site, mem } => self.memory_size(SiteId(site), mem),

@@ -59,8 +59,6 @@ enum Consumer<S> {
     Thread { sender: SyncSender<Vec<Message>>, spare: Receiver<Vec<Message>>, thread: JoinHandle<Tracer<S>> },
     /// There is no thread to be had: at once.
     Inline(Box<Tracer<S>>, Operands),
-    /// The run is over.
-    Done,
 }
 
 /// Traces a run as [`Tracer`] does, on another thread. See the module's text.
@@ -136,7 +134,7 @@ impl<S: Sink + Send + 'static> Offload<S> {
     /// When the tracer's thread did.
     pub fn finish(mut self) -> (S, TraceInfo) {
         self.flush();
-        match std::mem::replace(&mut self.consumer, Consumer::Done) {
+        match self.consumer {
             Consumer::Thread { sender, thread, .. } => {
                 drop(sender);
                 match thread.join() {
@@ -145,7 +143,6 @@ impl<S: Sink + Send + 'static> Offload<S> {
                 }
             }
             Consumer::Inline(tracer, _) => tracer.finish(),
-            Consumer::Done => unreachable!("only this ends a trace, and it takes the tracer"),
         }
     }
 }
@@ -196,7 +193,6 @@ impl<S: Sink> Offload<S> {
                 let _ = sender.send(std::mem::replace(&mut self.messages, next));
             }
             Consumer::Inline(tracer, operands) => tracer.receive(&self.messages, operands),
-            Consumer::Done => {}
         }
         self.messages.clear();
     }
@@ -218,7 +214,7 @@ impl<S: Sink> Offload<S> {
         self.marks.get(func as usize).copied().unwrap_or(0)
     }
 
-    /// An activation that begins; `cuts` and `entry` tell whether anything begins with it.
+    /// An activation that begins. It is sent at once if a unit or an entry point begins with it.
     fn begin(&mut self, site: SiteId, func: u32) -> Activation {
         let mark = self.mark(func);
         let cuts = mark & UNIT != 0 || (self.has_unit_sites && self.units.of_site(site).is_some());
@@ -227,8 +223,8 @@ impl<S: Sink> Offload<S> {
         Activation { number: self.activations_count, results: 0, cuts, entry, sent: cuts || entry, func }
     }
 
-    /// The innermost activation, which the tracer knows of from here on.
-    fn known(&mut self) {
+    /// Makes the innermost activation known to the tracer.
+    fn announce(&mut self) {
         if !std::mem::replace(&mut self.innermost.sent, true) {
             self.send(Message::Call { site: 0, func: self.innermost.func });
         }
@@ -299,39 +295,43 @@ impl<S: Sink> Probe for Offload<S> {
 
     #[inline(always)]
     fn load(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
-        if mem == 0 && self.knows_load(addr, len, rmw) {
-            return;
+        if mem == 0 {
+            if self.knows_load(addr, len, rmw) {
+                return;
+            }
+            self.filter.load(addr, len, rmw == Rmw::Plain);
         }
-        if rmw == Rmw::Plain {
-            self.filter.load(mem, addr, len);
-        } else {
-            self.filter.forget(addr..addr + u64::from(len));
-            self.known();
+        if rmw != Rmw::Plain {
+            self.announce();
         }
         self.send(Message::Load { site: site.0, mem: mem as u8, len: len as u8, rmw, addr });
     }
 
     #[inline(always)]
     fn store(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
-        if mem == 0 && self.knows_store(addr, len, rmw) {
-            return;
+        if mem == 0 {
+            if self.knows_store(addr, len, rmw) {
+                return;
+            }
+            self.filter.store(addr, len, rmw == Rmw::Plain);
         }
-        if rmw == Rmw::Plain {
-            self.filter.store(mem, addr, len);
-        } else {
-            self.filter.forget(addr..addr + u64::from(len));
-            self.known();
+        if rmw != Rmw::Plain {
+            self.announce();
         }
         self.send(Message::Store { site: site.0, mem: mem as u8, len: len as u8, rmw, addr });
     }
 
     fn bulk_read(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
-        self.filter.forget(range.clone());
+        if mem == 0 {
+            self.filter.forget(range.clone());
+        }
         self.send_with(&[range.start, range.end], &[], Message::BulkRead { site: site.0, mem });
     }
 
     fn bulk_write(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
-        self.filter.forget(range.clone());
+        if mem == 0 {
+            self.filter.forget(range.clone());
+        }
         self.send_with(&[range.start, range.end], &[], Message::BulkWrite { site: site.0, mem });
     }
 
@@ -459,20 +459,20 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
-        self.known();
+        self.announce();
         self.innermost.cuts = true;
         self.send_cut(&[work], &[], Message::LoopIter(this));
     }
 
     fn loop_exit(&mut self, this: LoopRef, work: u64) {
-        self.known();
+        self.announce();
         self.send_cut(&[work], &[], Message::LoopExit(this));
     }
 
     fn local_read(&mut self, site: SiteId, local: Slot, role: LocalRole) {
         if !self.knows_local_read(local, role) {
             self.filter.local_read(self.innermost.number, local, role);
-            self.known();
+            self.announce();
             self.send(Message::LocalRead { site: site.0, local, role });
         }
     }
@@ -495,7 +495,7 @@ impl<S: Sink> Probe for Offload<S> {
     fn local_write(&mut self, site: SiteId, local: Slot, role: LocalRole) {
         if !self.knows_local_write(local) {
             self.filter.local_write(self.innermost.number, local, role);
-            self.known();
+            self.announce();
             self.send(Message::LocalWrite { site: site.0, local, role });
         }
     }
@@ -505,7 +505,7 @@ impl<S: Sink> Probe for Offload<S> {
         if !self.return_sent {
             return (first..first.saturating_add(count)).for_each(|slot| self.slot_clear(slot));
         }
-        self.known();
+        self.announce();
         for slot in first..first.saturating_add(count) {
             self.innermost.results |= bit(slot);
         }

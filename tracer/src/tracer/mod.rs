@@ -15,9 +15,15 @@ use smallvec::SmallVec;
 use worksp_engine::Module;
 use worksp_engine::probe::{LocalRole, LoopRef, Probe, Rmw, Site, SiteId, Slot};
 
+mod pairs;
+mod view;
+
+use pairs::PendingLoad;
+use view::View;
+
 use crate::activation::{Activation, Values};
 use crate::allocator::{Allocator, EntryPoints, LifeChange};
-use crate::cell::{Cell, DeltaKey, Granule, IN_ALLOCATOR, OUTPUT};
+use crate::cell::{Cell, Granule, IN_ALLOCATOR, OUTPUT};
 use crate::edge::{EdgeClass, EdgeKind};
 use crate::layout::{Layout, LayoutFacts};
 use crate::recording::Effect;
@@ -27,9 +33,6 @@ use crate::shadow::{CELL, Shadow, read_single, write_single};
 use crate::stack::Frames;
 use crate::trace::{Boundary, Check, Checks, HOST_CHAIN, Sink, TraceInfo, Witness};
 use crate::units::Units;
-
-/// Loads of delta pairs that may wait for their stores at one time; the oldest is taken as an ordinary read beyond that.
-const PENDING_MAX: usize = 8;
 
 /// How to trace.
 #[derive(Clone, Debug)]
@@ -60,19 +63,6 @@ impl TracerOptions {
         self.outputs = effects.into_iter().map(|effect| effect == Effect::Append).collect();
         self
     }
-}
-
-/// The load of a possible delta that has not met its store yet.
-#[derive(Clone, Debug)]
-struct PendingLoad {
-    mem: u32,
-    range: Range<u64>,
-    family: Rmw,
-    site: SiteId,
-    activation: u64,
-    flags: u8,
-    /// Its cells before the segment wrote other bytes of them, once it did.
-    before: Vec<(u64, u8, Cell)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -352,106 +342,6 @@ impl<S: Sink> Tracer<S> {
         }
     }
 
-    // --- delta pairs -------------------------------------------------------------------------------------------------
-
-    /// The loads that wait are ordinary reads after all.
-    fn flush_pending(&mut self) {
-        while !self.pending.is_empty() {
-            self.flush_oldest();
-        }
-    }
-
-    fn take_pending(&mut self, at: usize) -> PendingLoad {
-        let load = self.pending.remove(at);
-        self.pending_cells = self.pending.iter().fold(0, |bits, load| bits | bits_of(&load.range));
-        load
-    }
-
-    fn flush_oldest(&mut self) {
-        self.flush_at(0);
-    }
-
-    /// The waiting load at this index is an ordinary read, at the time at which it was made.
-    fn flush_at(&mut self, at: usize) {
-        let PendingLoad { mem, range, site, flags, before, .. } = self.take_pending(at);
-        let (_, graph, view, _) = self.view(site, mem, Some(flags));
-        for (cell, mask, mut state) in before {
-            state.read(graph, view.granule, &view.read_access(cell, mask), mask);
-        }
-        self.read_memory(site, mem, range, Some(flags));
-    }
-
-    /// Some bytes are about to be written. Loads of them wait no longer. A load of other bytes of the same cells waits on, and
-    /// remembers what the write hides from it.
-    fn flush_written(&mut self, mem: u32, range: &Range<u64>, hides: bool) {
-        let is_small = range.end - range.start <= CELL;
-        if self.pending.is_empty() || (is_small && self.pending_cells & bits_of(range) == 0) {
-            return;
-        }
-        let overlaps = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
-        while let Some(at) = self.pending.iter().position(|l| l.mem == mem && overlaps(&l.range, range)) {
-            self.flush_at(at);
-        }
-        let cells = range.start & !(CELL - 1)..range.end.next_multiple_of(CELL);
-        let shadow = shadow_of(&mut self.memories, mem);
-        for load in &mut self.pending {
-            if hides && load.mem == mem && load.before.is_empty() && overlaps(&load.range, &cells) {
-                load.before = shadow.snapshot(load.range.clone());
-            }
-        }
-    }
-
-    /// A load and a store that may be a delta, with nothing between them: the same as one after the other.
-    pub(crate) fn pair(&mut self, load: SiteId, store: SiteId, mem: u32, addr: u64, len: u32, family: Rmw) {
-        let range = addr..addr + u64::from(len);
-        if shadow_of(&mut self.memories, mem).has_own(&self.graph, range.clone()) {
-            self.read_memory(load, mem, range.clone(), None);
-            return self.store_slow(store, mem, range, Rmw::Plain);
-        }
-        if self.pending.len() >= PENDING_MAX {
-            self.flush_oldest();
-        }
-        self.delta(store, mem, range, family);
-    }
-
-    fn pend(&mut self, site: SiteId, mem: u32, range: Range<u64>, family: Rmw) {
-        // What the segment wrote itself it may read and write as it likes.
-        if shadow_of(&mut self.memories, mem).has_own(&self.graph, range.clone()) {
-            return self.read_memory(site, mem, range, None);
-        }
-        if self.pending.len() >= PENDING_MAX {
-            self.flush_oldest();
-        }
-        let flags = self.flags_at(range.start);
-        let activation = self.activation_ids.last().copied().unwrap_or(0);
-        self.pending_cells |= bits_of(&range);
-        self.pending.push(PendingLoad { mem, range, family, site, activation, flags, before: Vec::new() });
-    }
-
-    /// Whether the store completes the pair that a waiting load began; the load then waits no longer.
-    fn take_pair(&mut self, mem: u32, range: &Range<u64>, family: Rmw) -> bool {
-        let activation = self.activation_ids.last().copied().unwrap_or(0);
-        let flags = self.flags_at(range.start);
-        let found = self.pending.iter().rposition(|load| {
-            load.mem == mem
-                && load.range == *range
-                && load.family == family
-                && load.activation == activation
-                && load.flags == flags
-        });
-        found.map(|at| self.take_pending(at)).is_some()
-    }
-
-    fn delta(&mut self, site: SiteId, mem: u32, range: Range<u64>, family: Rmw) {
-        self.flush_written(mem, &range, false);
-        if self.allocator.is_inside() && mem == 0 {
-            self.allocator.wrote(range.clone());
-        }
-        let key = DeltaKey { family: family as u8, start: range.start, len: (range.end - range.start) as u32 };
-        let (shadow, graph, view, _) = self.view(site, mem, None);
-        shadow.delta(graph, view.granule, key, |cell, mask| view.read_access(cell, mask));
-    }
-
     // --- host calls --------------------------------------------------------------------------------------------------
 
     fn is_output(&self, import: u32) -> bool {
@@ -463,52 +353,6 @@ impl<S: Sink> Tracer<S> {
         let call = self.host_calls.last()?;
         let flags = if self.is_output(call.import) { OUTPUT } else { 0 };
         self.graph.is_open().then_some((SiteId(call.site), flags))
-    }
-}
-
-/// What an access to memory looks up.
-struct View<'a> {
-    site: SiteId,
-    mem: u32,
-    /// Flags of all of its cells; `None` for the guest's own code, whose flags depend on the address.
-    flags: Option<u8>,
-    granule: Granule,
-    /// The stack pointer with which the segment started.
-    sp: u64,
-    allocator: &'a Allocator,
-    layout: &'a Layout,
-    frames: &'a Frames,
-}
-
-impl View<'_> {
-    #[inline]
-    fn access(&self, cell: u64, mask: u8) -> Access {
-        let first = cell + u64::from(mask.trailing_zeros());
-        let flags = match self.flags {
-            Some(flags) => flags,
-            None if self.allocator.is_inside() && self.allocator.is_allocators(first) => IN_ALLOCATOR,
-            None => 0,
-        };
-        let region = self.layout.region(self.mem, cell);
-        let (object, place) = (cell as u32, self.mem as u16);
-        Access { flags, site: self.site.0, region, object, place, dead: false, owned_since: 0 }
-    }
-
-    #[inline]
-    fn read_access(&self, cell: u64, mask: u8) -> Access {
-        let mut to = self.access(cell, mask);
-        if to.region == EdgeClass::Stack {
-            let last = cell + u64::from(7 - mask.leading_zeros());
-            to.dead = (last | u64::from(self.granule.bytes() - 1)) < self.sp;
-            to.owned_since = self.frames.owned_since(cell + u64::from(mask.trailing_zeros()));
-        }
-        to
-    }
-
-    /// Whether a read outside of the allocator touches a byte that was freed.
-    fn is_freed_read(&self, to: &Access, cell: u64, mask: u8) -> bool {
-        let bytes = cell + u64::from(mask.trailing_zeros())..cell + u64::from(8 - mask.leading_zeros());
-        self.mem == 0 && to.region == EdgeClass::Heap && to.flags & IN_ALLOCATOR == 0 && self.allocator.is_freed(&bytes)
     }
 }
 
@@ -527,11 +371,6 @@ fn cell_of(cells: &mut Vec<Cell>, index: u32) -> &mut Cell {
         cells.resize_with(index + 1, Cell::default);
     }
     &mut cells[index]
-}
-
-/// The bits of [`Tracer::pending_cells`] of a load.
-fn bits_of(range: &Range<u64>) -> u64 {
-    1 << (range.start / CELL % 64) | 1 << ((range.end - 1) / CELL % 64)
 }
 
 /// The shadow of a table has eight bytes for an element.
@@ -584,10 +423,7 @@ impl<S: Sink> HostObserver for Tracer<S> {
     }
 }
 
-// No hook may be inlined into a handler, but for the two whose common case is a few loads and compares: a handler ends in a jump to
-// the next one only while nothing in it has an address.
 impl<S: Sink> Probe for Tracer<S> {
-    #[inline(never)]
     fn site_made(&mut self, id: SiteId, site: Site) {
         let index = (id.0 as usize).saturating_sub(1);
         if self.sites.len() <= index {
@@ -597,48 +433,38 @@ impl<S: Sink> Probe for Tracer<S> {
         self.units.learn_site(id, site);
     }
 
-    #[inline(always)]
     fn load(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
-        if !self.allocator.is_inside()
-            && let Some(shadow) = self.memories.get(mem as usize)
-            && shadow.load_is_known(addr, len, &self.graph, 0)
-            && rmw == Rmw::Plain
-        {
-            return;
+        let range = addr..addr + u64::from(len);
+        if rmw == Rmw::Plain {
+            self.read_memory(site, mem, range, None);
+        } else {
+            self.pend(site, mem, range, rmw);
         }
-        self.load_slow(site, mem, addr..addr + u64::from(len), rmw);
     }
 
-    #[inline(always)]
     fn store(&mut self, site: SiteId, mem: u32, addr: u64, len: u32, rmw: Rmw) {
-        if !self.allocator.is_inside()
-            && self.pending_cells >> (addr / CELL % 64) & 1 == 0
-            && let Some(shadow) = self.memories.get(mem as usize)
-            && shadow.store_is_known(addr, len, self.graph.current(), 0)
-        {
-            return;
+        let range = addr..addr + u64::from(len);
+        if rmw != Rmw::Plain && self.take_pair(mem, &range, rmw) {
+            return self.delta(site, mem, range, rmw);
         }
-        self.store_slow(site, mem, addr..addr + u64::from(len), rmw);
+        self.flush_written(mem, &range, true);
+        self.write_memory(site, mem, range, None);
     }
 
-    #[inline(never)]
     fn bulk_read(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
         self.read_memory(site, mem, range, None);
     }
 
-    #[inline(never)]
     fn bulk_write(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
         self.flush_written(mem, &range, true);
         self.write_memory(site, mem, range, None);
     }
 
-    #[inline(never)]
     fn memory_size(&mut self, site: SiteId, mem: u32) {
         let to = self.access(site, EdgeClass::Growth, mem);
         read_single(cell_of(&mut self.memory_sizes, mem), &mut self.graph, &to);
     }
 
-    #[inline(never)]
     fn memory_grow(&mut self, site: SiteId, mem: u32, delta: u64, previous: Option<u64>) {
         let to = self.access(site, EdgeClass::Growth, mem);
         let cell = cell_of(&mut self.memory_sizes, mem);
@@ -648,7 +474,6 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
-    #[inline(never)]
     fn segment_use(&mut self, site: SiteId, is_elem: bool, index: u32, drop: bool) {
         let to = self.access(site, EdgeClass::Growth, index);
         let cell = self.segments_used.entry((is_elem, index)).or_default();
@@ -659,19 +484,16 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
-    #[inline(never)]
     fn global_get(&mut self, site: SiteId, global: u32) {
         let is_sp = self.layout.sp_global() == Some(global);
         let to = self.access(site, if is_sp { EdgeClass::Sp } else { EdgeClass::Global }, global);
         read_single(cell_of(&mut self.globals, global), &mut self.graph, &to);
     }
 
-    #[inline(never)]
     fn global_set(&mut self, site: SiteId, global: u32, value: u64) {
         self.write_global(site, global, value, None);
     }
 
-    #[inline(never)]
     fn table_read(&mut self, site: SiteId, table: u32, range: Range<u64>) {
         let to = self.access(site, EdgeClass::Table, 0);
         let shadow = shadow_of(&mut self.tables, table);
@@ -682,12 +504,10 @@ impl<S: Sink> Probe for Tracer<S> {
         });
     }
 
-    #[inline(never)]
     fn table_write(&mut self, site: SiteId, table: u32, range: Range<u64>) {
         self.write_table(site, table, range, None);
     }
 
-    #[inline(never)]
     fn table_grow(&mut self, site: SiteId, table: u32, delta: Option<u64>, previous: Option<u64>) {
         let to = Access { place: table as u16, ..self.access(site, EdgeClass::Table, 0) };
         let cell = cell_of(&mut self.table_sizes, table);
@@ -698,7 +518,6 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
-    #[inline(never)]
     fn enter(&mut self, func: u32, args: &[u64], work: u64) {
         self.work = work;
         let hosts_below = self.entries.last().map_or(0, |e| e.host_calls);
@@ -711,7 +530,6 @@ impl<S: Sink> Probe for Tracer<S> {
         self.begin_activation(None, func, args, work, 0);
     }
 
-    #[inline(never)]
     fn leave(&mut self, work: u64, _unwound: bool) {
         self.work = work;
         let Some(entry) = self.entries.pop() else { return };
@@ -728,13 +546,11 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
-    #[inline(never)]
     fn call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
         self.work = work;
         self.begin_activation(Some(site), func, args, work, 0);
     }
 
-    #[inline(never)]
     fn tail_call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
         self.work = work;
         // Entry points that the activation began are left when its successor returns.
@@ -742,7 +558,6 @@ impl<S: Sink> Probe for Tracer<S> {
         self.begin_activation(Some(site), func, args, work, entry_points);
     }
 
-    #[inline(never)]
     fn ret(&mut self, results: &[u64], work: u64) {
         self.work = work;
         self.returned_in = self.activations.last().filter(|a| a.call_units > 0).map(|_| self.graph.current());
@@ -758,7 +573,6 @@ impl<S: Sink> Probe for Tracer<S> {
         self.end_activation(work);
     }
 
-    #[inline(never)]
     fn host_call(&mut self, site: SiteId, func: u32, _args: &[u64], work: u64) {
         self.work = work;
         let is_output = self.is_output(func);
@@ -783,19 +597,16 @@ impl<S: Sink> Probe for Tracer<S> {
         self.host_calls.push(OpenHostCall { import: func, site: site.0 });
     }
 
-    #[inline(never)]
     fn host_return(&mut self, _func: u32, _results: &[u64], work: u64) {
         self.work = work;
         self.host_calls.pop();
     }
 
-    #[inline(never)]
     fn host_throw(&mut self, _func: u32, work: u64) {
         self.work = work;
         self.host_calls.pop();
     }
 
-    #[inline(never)]
     fn unwind(&mut self, site: SiteId, work: u64) {
         self.work = work;
         let entry_points = activation_entry_points(&self.activations);
@@ -810,7 +621,6 @@ impl<S: Sink> Probe for Tracer<S> {
         self.leave_units(activation.loops.len() + usize::from(activation.call_units), site, work);
     }
 
-    #[inline(never)]
     fn caught(&mut self, site: SiteId, in_loop: Option<LoopRef>, work: u64) {
         self.work = work;
         let Some(activation) = self.activations.last_mut() else { return };
@@ -820,7 +630,6 @@ impl<S: Sink> Probe for Tracer<S> {
         self.leave_units(left, site, work);
     }
 
-    #[inline(never)]
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
         self.work = work;
         let Some(boundary) = self.units.of_loop(this) else { return };
@@ -831,13 +640,11 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
-    #[inline(never)]
     fn loop_exit(&mut self, this: LoopRef, work: u64) {
         self.work = work;
         self.close_loops_from(this, work);
     }
 
-    #[inline(never)]
     fn local_read(&mut self, site: SiteId, local: Slot, role: LocalRole) {
         let to = self.access(site, EdgeClass::Scalar, local);
         if let Some((values, graph)) = self.values() {
@@ -845,14 +652,12 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
-    #[inline(never)]
     fn local_write(&mut self, site: SiteId, local: Slot, role: LocalRole) {
         if let Some((values, graph)) = self.values() {
             values.local_write(graph, local, site.0, role);
         }
     }
 
-    #[inline(never)]
     fn result_in(&mut self, _site: SiteId, first: Slot, count: u32) {
         let segment = self.returned_in;
         if let Some((values, _)) = self.values() {
@@ -863,21 +668,18 @@ impl<S: Sink> Probe for Tracer<S> {
         }
     }
 
-    #[inline(never)]
     fn slot_move(&mut self, from: Slot, to: Slot) {
         if let Some((values, _)) = self.values() {
             values.slot_move(from, to);
         }
     }
 
-    #[inline(never)]
     fn slot_clear(&mut self, slot: Slot) {
         if let Some((values, _)) = self.values() {
             values.slot_clear(slot);
         }
     }
 
-    #[inline(never)]
     fn slot_use(&mut self, site: SiteId, slot: Slot) {
         let to = self.access(site, EdgeClass::Result, slot);
         if let Some((values, graph)) = self.values() {
@@ -895,22 +697,6 @@ impl<S: Sink> Tracer<S> {
     #[inline(always)]
     pub(crate) fn shadow(&self, mem: u32) -> Option<&Shadow> {
         self.memories.get(mem as usize)
-    }
-
-    pub(crate) fn load_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
-        if rmw == Rmw::Plain {
-            self.read_memory(site, mem, range, None);
-        } else {
-            self.pend(site, mem, range, rmw);
-        }
-    }
-
-    pub(crate) fn store_slow(&mut self, site: SiteId, mem: u32, range: Range<u64>, rmw: Rmw) {
-        if rmw != Rmw::Plain && self.take_pair(mem, &range, rmw) {
-            return self.delta(site, mem, range, rmw);
-        }
-        self.flush_written(mem, &range, true);
-        self.write_memory(site, mem, range, None);
     }
 
     /// An exception leaves the innermost units: what their parents do next depends on it.
