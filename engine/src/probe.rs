@@ -130,9 +130,9 @@ pub struct TracePlan {
     /// Report `loop_iter`/`loop_exit`, but no local accesses, for every loop an iteration of which may hold at least so many
     /// operators (a profile): all but those without calls, inner loops and bulk operators that are shorter.
     pub every_loop_of: Option<u32>,
-    /// Report every access to a local that a planned loop writes, also those that can say nothing new: the slow twin of the analysis
-    /// that leaves them out.
-    pub every_local: bool,
+    /// Report also what can say nothing new about carried locals and units' results: the slow twin of the analyses that leave it
+    /// out.
+    pub everything: bool,
     /// Functions whose calls are units: callers' uses of their results are reported.
     pub funcs: Vec<u32>,
     /// Call sites (function, module offset of the call operator) that are units, likewise.

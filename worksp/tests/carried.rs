@@ -123,7 +123,7 @@ proptest! {
         let units: Vec<String> = chosen.map(|n| format!("loop:main#{n}")).chain(["func:unit".to_owned()]).collect();
         let units: Vec<&str> = units.iter().map(String::as_str).collect();
         let run = Run { text: &text, calls: &[("main", &[])], units: &units, granule: Granule::Eight };
-        let [short, whole] = [false, true].map(|every| trace_with(&run, |plan| plan.every_local = every));
+        let [short, whole] = [false, true].map(|every| trace_with(&run, |plan| plan.everything = every));
         prop_assert_eq!(shown(&short), shown(&whole), "{}", text);
     }
 }

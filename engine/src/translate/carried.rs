@@ -192,7 +192,7 @@ impl Loops {
     }
 }
 
-fn is_call(operator: &Operator<'_>) -> bool {
+pub(super) fn is_call(operator: &Operator<'_>) -> bool {
     matches!(operator, Operator::Call { .. } | Operator::CallIndirect { .. })
 }
 

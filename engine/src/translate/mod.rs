@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! operators ─► operator.rs (what each one does) ─► stack.rs (where values are) ─► code.rs (instructions)
-//!                    │ control.rs (labels, branches)      trace.rs (events, roles) ◄─ carried.rs (which locals)
+//!                    │ control.rs (labels, branches)      trace.rs (events, roles) ◄─ survey.rs, carried.rs (which)
 //!                    │ vector.rs (operators on vectors)
 //!                    │ exception.rs (what throws and catches) ─► handlers.rs (the table beside the code)
 //! ```
@@ -18,18 +18,19 @@ mod exception;
 mod handlers;
 mod operator;
 mod stack;
+mod survey;
 mod trace;
 mod vector;
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use wasmparser::{BinaryReader, FunctionBody};
 
 pub(crate) use code::{Code, Place};
 use control::Control;
 pub(crate) use handlers::{Catch, Handlers};
 use stack::{Holder, Value};
+use survey::Survey;
 use trace::{Holders, Tracing};
 
 use crate::error::Error;
@@ -103,10 +104,10 @@ pub(crate) fn translate(request: Request<'_>) -> Result<Code, Error> {
     let locals = local_slots.len() as u32 - 1;
     let given = Given { module, func, type_ids, params, local_slots: &local_slots, mapped };
     let Some((plan, sites)) = traced else { return pass(&given, &body, counted, None) };
-    let (mut holders, before) = (Holders::default(), sites.len());
+    let survey = Survey::of(module, func, locals, &plan, &body).map_err(invalid)?;
+    let (mut holders, before) = (Holders::new(plan.everything), sites.len());
     for number in 1.. {
-        let tracing = Tracing::new(module, func, locals, &plan, sites, &mut holders, &body).map_err(invalid)?;
-        let code = pass(&given, &body, true, Some(tracing))?;
+        let code = pass(&given, &body, true, Some(Tracing::new(&survey, sites, &mut holders)))?;
         if !holders.grew() {
             return Ok(code);
         }
@@ -183,9 +184,4 @@ fn invalid(error: wasmparser::BinaryReaderError) -> Error {
 
 fn too_large(func: u32) -> Error {
     Error::Limit { what: format!("the translated code of function {func}"), wanted: 1 << 31, limit: (1 << 31) - 1, knob: "nothing: split the function" }
-}
-
-/// Loops of a function by ordinal that a plan names.
-fn planned_loops(plan: &TracePlan, func: u32) -> FxHashSet<u32> {
-    plan.loops.iter().filter(|l| l.func == func).map(|l| l.ordinal).collect()
 }

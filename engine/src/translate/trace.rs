@@ -5,15 +5,13 @@
 //! are patched into the events once a chain, or a whole loop, is known to qualify.
 
 use rustc_hash::FxHashSet;
-use wasmparser::{FunctionBody, Operator};
 
-use super::carried::Carried;
 use super::code::Pos;
+use super::Translator;
 use super::stack::{Home, Value};
-use super::{Translator, planned_loops};
+use super::survey::Survey;
 use crate::isa::{BinaryOp, Single};
-use crate::module::Module;
-use crate::probe::{LocalRole, Rmw, Site, SiteTable, TracePlan};
+use crate::probe::{LocalRole, Rmw, Site, SiteTable};
 use crate::value::{ValType, slots_of};
 
 /// The state of tracing one function.
@@ -21,14 +19,7 @@ pub(super) struct Tracing<'a> {
     sites: &'a mut SiteTable,
     /// The current operator's site, once it has one.
     current: u32,
-    loops: FxHashSet<u32>,
-    /// Loops that report their iterations, but not what locals carry.
-    watched: FxHashSet<u32>,
-    carried: Carried,
-    /// Calls whose results are followed: by callee and by site.
-    unit_funcs: FxHashSet<u32>,
-    unit_sites: FxHashSet<u32>,
-    follows_results: bool,
+    survey: &'a Survey,
     holders: &'a mut Holders,
     chains: Vec<Chain>,
     reads: Vec<LocalAccess>,
@@ -49,6 +40,11 @@ pub(super) struct Holders {
 }
 
 impl Holders {
+    /// None yet, or all at once.
+    pub(super) fn new(everywhere: bool) -> Holders {
+        Holders { everywhere, ..Holders::default() }
+    }
+
     fn local_holds(&self, local: u32) -> bool {
         self.everywhere || self.locals.contains(&local)
     }
@@ -154,114 +150,11 @@ fn role_of(family: Rmw) -> LocalRole {
     }
 }
 
-/// The loops of a function, by ordinal, an iteration of which may hold at least so many operators.
-fn long_loops(body: &FunctionBody<'_>, operators: u32) -> wasmparser::Result<FxHashSet<u32>> {
-    let mut long = FxHashSet::default();
-    // Of every open block: the loop that it is, and the number of the operator that opened it.
-    let mut open: Vec<Option<(u32, u32)>> = vec![None];
-    let mut ordinal = 0;
-    for (at, item) in (0..).zip(body.get_operators_reader()?) {
-        let has_any_length = match item? {
-            Operator::Loop { .. } => {
-                // What is around it has any length.
-                long.extend(open.iter().flatten().map(|(ordinal, _)| ordinal));
-                open.push(Some((ordinal, at)));
-                ordinal += 1;
-                false
-            }
-            Operator::Block { .. } | Operator::If { .. } | Operator::Try { .. } | Operator::TryTable { .. } => {
-                open.push(None);
-                false
-            }
-            Operator::End | Operator::Delegate { .. } => {
-                if let Some(Some((ordinal, start))) = open.pop()
-                    && at - start >= operators
-                {
-                    long.insert(ordinal);
-                }
-                false
-            }
-            operator => has_any_length(&operator),
-        };
-        if has_any_length {
-            long.extend(open.iter().flatten().map(|(ordinal, _)| ordinal));
-        }
-    }
-    Ok(long)
-}
-
-/// Calls and bulk operators hold any number of operators.
-fn has_any_length(operator: &Operator<'_>) -> bool {
-    use Operator::*;
-    matches!(
-        operator,
-        Call { .. }
-            | CallIndirect { .. }
-            | MemoryCopy { .. }
-            | MemoryFill { .. }
-            | MemoryInit { .. }
-            | TableCopy { .. }
-            | TableFill { .. }
-            | TableInit { .. }
-    )
-}
-
 impl<'a> Tracing<'a> {
-    /// Looks through a function's body for what its events need to know in advance.
-    pub(super) fn new(
-        module: &Module,
-        func: u32,
-        locals: u32,
-        plan: &TracePlan,
-        sites: &'a mut SiteTable,
-        holders: &'a mut Holders,
-        body: &FunctionBody<'_>,
-    ) -> wasmparser::Result<Tracing<'a>> {
-        let mut tracing = Tracing {
-            sites,
-            current: 0,
-            loops: planned_loops(plan, func),
-            watched: FxHashSet::default(),
-            carried: Carried::survey(body, locals, &planned_loops(plan, func), plan.every_local)?,
-            unit_funcs: plan.funcs.iter().copied().collect(),
-            unit_sites: plan.sites.iter().filter(|s| s.func == func).map(|s| s.offset).collect(),
-            follows_results: false,
-            holders,
-            chains: Vec::new(),
-            reads: Vec::new(),
-            writes: Vec::new(),
-            pairs: Vec::new(),
-        };
-        if !tracing.unit_funcs.is_empty() || !tracing.unit_sites.is_empty() {
-            tracing.find_unit_calls(module, body)?;
-        }
-        if let Some(operators) = plan.every_loop_of {
-            tracing.watched = long_loops(body, operators)?;
-        }
-        Ok(tracing)
-    }
-
-    /// Finds out whether a unit is called whose results are to be followed.
-    fn find_unit_calls(&mut self, module: &Module, body: &FunctionBody<'_>) -> wasmparser::Result<()> {
-        for item in body.get_operators_reader()?.into_iter_with_offsets() {
-            let (operator, offset) = item?;
-            let (ty, callee) = match &operator {
-                Operator::Call { function_index } => (module.func_type(*function_index), Some(*function_index)),
-                Operator::CallIndirect { type_index, .. } => (module.type_at(*type_index), None),
-                _ => continue,
-            };
-            self.follows_results |= !ty.results().is_empty() && self.is_unit_call(callee, offset as u32);
-        }
-        Ok(())
-    }
-
-    /// Whether a call of `callee` (`None`: not known) at this site may be a unit.
-    fn is_unit_call(&self, callee: Option<u32>, offset: u32) -> bool {
-        let by_func = match callee {
-            Some(func) => self.unit_funcs.contains(&func),
-            None => !self.unit_funcs.is_empty(),
-        };
-        by_func || self.unit_sites.contains(&offset)
+    /// Begins a pass over a surveyed function.
+    pub(super) fn new(survey: &'a Survey, sites: &'a mut SiteTable, holders: &'a mut Holders) -> Tracing<'a> {
+        let (chains, reads, writes, pairs) = Default::default();
+        Tracing { survey, sites, current: 0, holders, chains, reads, writes, pairs }
     }
 
     fn chain(&mut self, number: u32) -> &mut Chain {
@@ -299,14 +192,14 @@ impl Translator<'_> {
 
     /// Whether events tell where results of units are.
     pub(super) fn follows_results(&self) -> bool {
-        self.tracing.as_ref().is_some_and(|t| t.follows_results)
+        self.tracing.as_ref().is_some_and(|t| t.survey.follows_results)
     }
 
     /// Whether loop `ordinal` reports its iterations, and whether it is a planned unit.
     pub(super) fn loop_events(&self, ordinal: u32) -> (bool, bool) {
         self.tracing.as_ref().map_or((false, false), |t| {
-            let planned = t.loops.contains(&ordinal);
-            (planned || t.watched.contains(&ordinal), planned)
+            let planned = t.survey.planned.contains(&ordinal);
+            (planned || t.survey.watched.contains(&ordinal), planned)
         })
     }
 
@@ -434,8 +327,8 @@ impl Translator<'_> {
     /// `local.get`: the event, and the chain of a carried local.
     pub(super) fn trace_local_get(&mut self, local: u32, value: &mut Value) {
         let Some(tracing) = &self.tracing else { return };
-        value.maybe_result = tracing.follows_results && tracing.holders.local_holds(local);
-        if !tracing.carried.written_in_loop[local as usize] {
+        value.maybe_result = tracing.survey.follows_results && tracing.holders.local_holds(local);
+        if !tracing.survey.carried.written_in_loop[local as usize] {
             return;
         }
         // All reads between two boundaries have the same role in the end: they are in the same planned loops.
@@ -448,7 +341,7 @@ impl Translator<'_> {
     /// Emits the event of an access to a carried local, if it is to be reported.
     fn local_event(&mut self, event: Single, local: u32) -> LocalAccess {
         let offset = self.code.offset;
-        let reported = self.tracing.as_ref().is_some_and(|t| t.carried.is_reported(local, offset));
+        let reported = self.tracing.as_ref().is_some_and(|t| t.survey.carried.is_reported(local, offset));
         if !reported {
             return LocalAccess { local, at: self.code.here(), reported };
         }
@@ -469,10 +362,10 @@ impl Translator<'_> {
             if from != to {
                 self.code.single(Single::SlotMove, &[from, to]);
             }
-        } else if tracing.follows_results && tracing.holders.local_holds(local) {
+        } else if tracing.survey.follows_results && tracing.holders.local_holds(local) {
             self.code.single(Single::SlotClear, &[to]);
         }
-        if !self.tracing.as_ref().is_some_and(|t| t.carried.written_in_loop[local as usize]) {
+        if !self.tracing.as_ref().is_some_and(|t| t.survey.carried.written_in_loop[local as usize]) {
             return self.broke(value.chain);
         }
         let write = self.local_event(Single::LocalWrite, local);
@@ -515,7 +408,7 @@ impl Translator<'_> {
     pub(super) fn note_pass_through(&mut self, from: u32, to: u32, count: usize) {
         let Some(tracing) = &mut self.tracing else { return };
         for i in 0..count as u32 {
-            if tracing.follows_results && tracing.holders.label_holds(from, i) {
+            if tracing.survey.follows_results && tracing.holders.label_holds(from, i) {
                 tracing.holders.add_label(to, i);
             }
         }
@@ -540,13 +433,13 @@ impl Translator<'_> {
 
     /// Whether a value behind a label may be a result.
     pub(super) fn label_holds(&self, label: u32, i: usize) -> bool {
-        self.tracing.as_ref().is_some_and(|t| t.follows_results && t.holders.label_holds(label, i as u32))
+        self.tracing.as_ref().is_some_and(|t| t.survey.follows_results && t.holders.label_holds(label, i as u32))
     }
 
     /// After a call: reports where a unit's results are; says whether they may be results at all.
     pub(super) fn results_arrived(&mut self, callee: Option<u32>, first: u32, results: &[ValType]) -> bool {
         let Some(tracing) = &self.tracing else { return false };
-        if !tracing.follows_results || results.is_empty() || !tracing.is_unit_call(callee, self.code.offset) {
+        if !tracing.survey.follows_results || results.is_empty() || !tracing.survey.is_unit_call(callee, self.code.offset) {
             return false;
         }
         let site = self.site();
