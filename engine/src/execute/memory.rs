@@ -3,6 +3,8 @@
 //! Fields: load `dest addr offset site`; store `addr value offset site`. The low three bits of a site field hold the access's
 //! [`Rmw`] role, the rest the [`SiteId`].
 
+use std::marker::PhantomData;
+
 use super::cx::{A, Cx, Dest, Handler, I, Ip, Raw, S, Source, Sp, ToAcc, ToSlot, field, next, slot, trap};
 use super::hooks::Hooks;
 use crate::isa::{for_each_load, for_each_store};
@@ -50,47 +52,84 @@ pub(super) unsafe fn probe<'a, P: Probe>(cx: &Cx) -> Hooks<'a, P> {
     Hooks(unsafe { &mut *cx.probe.cast::<P>() })
 }
 
-unsafe extern "C" fn load<V: StateView, P: Probe, M: InMemory<N>, T: Raw, const N: usize, X: Source, D: Dest>(
+/// What a load does with its bytes.
+pub(super) trait Loaded<const N: usize> {
+    /// Bytes of the instruction.
+    const LENGTH: usize;
+
+    /// Puts the bytes where they belong and gives what is then in the accumulator.
+    ///
+    /// # Safety
+    /// `ip` must point at such a load, `sp` at its frame.
+    unsafe fn put(ip: Ip, sp: Sp, acc: u64, bytes: [u8; N]) -> u64;
+}
+
+/// Where a store has its bytes.
+pub(super) trait Stored<const N: usize> {
+    /// # Safety
+    /// As for [`Loaded::put`].
+    unsafe fn get(ip: Ip, sp: Sp, acc: u64) -> [u8; N];
+}
+
+/// A number that lies in memory as an `M` and is loaded as a `T`.
+struct Number<M, T, D>(PhantomData<(M, T, D)>);
+
+impl<M: InMemory<N>, T: Raw + From<M>, D: Dest, const N: usize> Loaded<N> for Number<M, T, D> {
+    const LENGTH: usize = 24;
+
+    #[inline(always)]
+    unsafe fn put(ip: Ip, sp: Sp, _: u64, bytes: [u8; N]) -> u64 {
+        let raw = T::from(M::from_bytes(bytes)).into_raw();
+        // SAFETY: the caller's promise.
+        unsafe { D::put(ip, sp, raw) }
+        raw
+    }
+}
+
+/// A number that lies in memory as an `M`, from operand `Y`.
+struct Operand<M, Y>(PhantomData<(M, Y)>);
+
+impl<M: InMemory<N> + Raw, Y: Source, const N: usize> Stored<N> for Operand<M, Y> {
+    #[inline(always)]
+    unsafe fn get(ip: Ip, sp: Sp, acc: u64) -> [u8; N] {
+        // SAFETY: the caller's promise.
+        unsafe { Y::get::<M, 1>(ip, sp, acc) }.to_bytes()
+    }
+}
+
+pub(super) unsafe extern "C" fn load<V: StateView, P: Probe, L: Loaded<N>, const N: usize, X: Source>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
     mem: *mut u8,
     acc: u64,
-) -> u64
-where
-    T: From<M>,
-{
+) -> u64 {
     // SAFETY: as for `load_with`.
-    unsafe { load_with::<V, P, M, T, N, X, D, false>(cx, ip, sp, mem, acc) }
+    unsafe { load_with::<V, P, L, N, X, false>(cx, ip, sp, mem, acc) }
 }
 
 /// What `load` goes on with when the probe wants to know: nothing of `load` itself lives across the report.
-unsafe extern "C" fn report_load<V: StateView, P: Probe, M: InMemory<N>, T: Raw, const N: usize, X: Source, D: Dest>(
+unsafe extern "C" fn report_load<V: StateView, P: Probe, L: Loaded<N>, const N: usize, X: Source>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
     mem: *mut u8,
     acc: u64,
-) -> u64
-where
-    T: From<M>,
-{
+) -> u64 {
     // SAFETY: as for `load_with`.
-    unsafe { load_with::<V, P, M, T, N, X, D, true>(cx, ip, sp, mem, acc) }
+    unsafe { load_with::<V, P, L, N, X, true>(cx, ip, sp, mem, acc) }
 }
 
 #[inline(always)]
-unsafe fn load_with<V: StateView, P: Probe, M: InMemory<N>, T: Raw, const N: usize, X: Source, D: Dest, const REPORT: bool>(
+unsafe fn load_with<V: StateView, P: Probe, L: Loaded<N>, const N: usize, X: Source, const REPORT: bool>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
     mem: *mut u8,
     acc: u64,
-) -> u64
-where
-    T: From<M>,
-{
-    // SAFETY: fields as the module's text says; the bounds check precedes the access.
+) -> u64 {
+    // SAFETY: code comes from the translator, which gives this opcode the fields named in the module's text; the bounds check
+    // precedes the access.
     unsafe {
         let addr = X::get::<u32, 1>(ip, sp, acc) as usize + field!(ip, 2) as usize;
         if addr + N > cx.mem_len {
@@ -101,16 +140,15 @@ where
             if REPORT {
                 probe::<P>(cx).load(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
             } else if !probe::<P>(cx).0.knows_load(addr as u64, N as u32, rmw(site)) {
-                return report_load::<V, P, M, T, N, X, D>(cx, ip, sp, mem, acc);
+                return report_load::<V, P, L, N, X>(cx, ip, sp, mem, acc);
             }
         }
-        let raw = T::from(M::from_bytes(V::load::<N>(mem, addr))).into_raw();
-        D::put(ip, sp, raw);
-        next!(cx, ip.add(24), sp, mem, raw)
+        let acc = L::put(ip, sp, acc, V::load::<N>(mem, addr));
+        next!(cx, ip.add(L::LENGTH), sp, mem, acc)
     }
 }
 
-unsafe extern "C" fn store<V: StateView, P: Probe, M: InMemory<N> + Raw, const N: usize, X: Source, Y: Source>(
+pub(super) unsafe extern "C" fn store<V: StateView, P: Probe, G: Stored<N>, const N: usize, X: Source>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
@@ -118,11 +156,11 @@ unsafe extern "C" fn store<V: StateView, P: Probe, M: InMemory<N> + Raw, const N
     acc: u64,
 ) -> u64 {
     // SAFETY: as for `store_with`.
-    unsafe { store_with::<V, P, M, N, X, Y, false>(cx, ip, sp, mem, acc) }
+    unsafe { store_with::<V, P, G, N, X, false>(cx, ip, sp, mem, acc) }
 }
 
 /// As [`report_load`].
-unsafe extern "C" fn report_store<V: StateView, P: Probe, M: InMemory<N> + Raw, const N: usize, X: Source, Y: Source>(
+unsafe extern "C" fn report_store<V: StateView, P: Probe, G: Stored<N>, const N: usize, X: Source>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
@@ -130,11 +168,11 @@ unsafe extern "C" fn report_store<V: StateView, P: Probe, M: InMemory<N> + Raw, 
     acc: u64,
 ) -> u64 {
     // SAFETY: as for `store_with`.
-    unsafe { store_with::<V, P, M, N, X, Y, true>(cx, ip, sp, mem, acc) }
+    unsafe { store_with::<V, P, G, N, X, true>(cx, ip, sp, mem, acc) }
 }
 
 #[inline(always)]
-unsafe fn store_with<V: StateView, P: Probe, M: InMemory<N> + Raw, const N: usize, X: Source, Y: Source, const REPORT: bool>(
+unsafe fn store_with<V: StateView, P: Probe, G: Stored<N>, const N: usize, X: Source, const REPORT: bool>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
@@ -144,7 +182,6 @@ unsafe fn store_with<V: StateView, P: Probe, M: InMemory<N> + Raw, const N: usiz
     // SAFETY: as for `load_with`.
     unsafe {
         let addr = X::get::<u32, 0>(ip, sp, acc) as usize + field!(ip, 2) as usize;
-        let value = Y::get::<M, 1>(ip, sp, acc);
         if addr + N > cx.mem_len {
             trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
         }
@@ -153,10 +190,11 @@ unsafe fn store_with<V: StateView, P: Probe, M: InMemory<N> + Raw, const N: usiz
             if REPORT {
                 probe::<P>(cx).store(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
             } else if !probe::<P>(cx).0.knows_store(addr as u64, N as u32, rmw(site)) {
-                return report_store::<V, P, M, N, X, Y>(cx, ip, sp, mem, acc);
+                return report_store::<V, P, G, N, X>(cx, ip, sp, mem, acc);
             }
         }
-        V::store::<N>(mem, addr, value.to_bytes());
+        // Fetched last: bytes that lived across the report would have a place on the native stack.
+        V::store::<N>(mem, addr, G::get(ip, sp, acc));
         next!(cx, ip.add(24), sp, mem, acc)
     }
 }
@@ -166,13 +204,13 @@ pub(crate) fn push_handlers<V: StateView, P: Probe>(table: &mut Vec<Handler>) {
     macro_rules! loads {
         ($($v:ident ($m:ident => $t:ident);)*) => {$( loads!(@ $m $t: A, S, I); )*};
         (@ $m:ident $t:ident: $($x:ident),*) => { table.extend([$(
-            load::<V, P, $m, $t, { size_of::<$m>() }, $x, ToAcc> as Handler,
-            load::<V, P, $m, $t, { size_of::<$m>() }, $x, ToSlot>
+            load::<V, P, Number<$m, $t, ToAcc>, { size_of::<$m>() }, $x> as Handler,
+            load::<V, P, Number<$m, $t, ToSlot>, { size_of::<$m>() }, $x>
         ),*]) };
     }
     macro_rules! stores {
         ($($v:ident ($m:ident);)*) => {$( stores!(@ $m: S S, S I, S A, A S, A I, I S, I A, I I); )*};
-        (@ $m:ident: $($x:ident $y:ident),*) => { table.extend([$( store::<V, P, $m, { size_of::<$m>() }, $x, $y> as Handler ),*]) };
+        (@ $m:ident: $($x:ident $y:ident),*) => { table.extend([$( store::<V, P, Operand<$m, $y>, { size_of::<$m>() }, $x> as Handler ),*]) };
     }
     for_each_load!(loads);
     for_each_store!(stores);

@@ -3,10 +3,12 @@
 //! Fields: load `dest addr offset site`; lane load `dest addr offset site a lane` (lane as its byte offset in the vector); frame store
 //! `addr bytes offset site`, where `bytes` is the byte offset in the frame of a vector or of a lane.
 
+use std::marker::PhantomData;
+
 use wasmi_core::V128;
 
-use super::cx::{A, Cx, Handler, I, Ip, S, Source, Sp, field, next, slot, trap, vector};
-use super::memory::{handlers, in_bounds, memory_id, probe, rmw, the_store};
+use super::cx::{A, Cx, Handler, I, Ip, S, Sp, field, next, slot, trap, vector};
+use super::memory::{Loaded, Stored, handlers, in_bounds, load, memory_id, probe, store, the_store};
 use super::vector::{kernel, lane};
 use crate::isa::vector::{VectorLoad, for_each_frame_store, for_each_lane_width, for_each_vector_load};
 use crate::probe::{Probe, Rmw, SiteId};
@@ -29,72 +31,46 @@ macro_rules! impl_load {
 }
 for_each_vector_load!(impl_load);
 
-unsafe extern "C" fn load<V: StateView, P: Probe, O: Load<N>, const N: usize, X: Source>(
-    cx: &mut Cx,
-    ip: Ip,
-    sp: Sp,
-    mem: *mut u8,
-    acc: u64,
-) -> u64 {
-    // SAFETY: code comes from the translator, which gives this opcode the fields named in the module's text; both slots of a
-    // vector are inside the frame, and the bounds check precedes the access.
-    unsafe {
-        let addr = X::get::<u32, 1>(ip, sp, acc) as usize + field!(ip, 2) as usize;
-        if addr + N > cx.mem_len {
-            trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
-        }
-        if P::TRACED {
-            let site = field!(ip, 3);
-            probe::<P>(cx).load(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
-        }
-        vector!(sp, field!(ip, 0)) = O::eval(V::load::<N>(mem, addr));
-        next!(cx, ip.add(24), sp, mem, acc)
+/// A vector that comes of bytes as `O` says.
+struct Vector<O>(PhantomData<O>);
+
+impl<O: Load<N>, const N: usize> Loaded<N> for Vector<O> {
+    const LENGTH: usize = 24;
+
+    #[inline(always)]
+    unsafe fn put(ip: Ip, sp: Sp, acc: u64, bytes: [u8; N]) -> u64 {
+        // SAFETY: the caller's promise; both slots of a vector are inside the frame.
+        unsafe { vector!(sp, field!(ip, 0)) = O::eval(bytes) }
+        acc
     }
 }
 
-unsafe extern "C" fn lane_load<V: StateView, P: Probe, const N: usize, X: Source>(
-    cx: &mut Cx,
-    ip: Ip,
-    sp: Sp,
-    mem: *mut u8,
-    acc: u64,
-) -> u64 {
-    // SAFETY: as for `load`; a lane is inside its vector.
-    unsafe {
-        let addr = X::get::<u32, 1>(ip, sp, acc) as usize + field!(ip, 2) as usize;
-        if addr + N > cx.mem_len {
-            trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
+/// A vector of which one lane is loaded.
+struct Lane;
+
+impl<const N: usize> Loaded<N> for Lane {
+    const LENGTH: usize = 32;
+
+    #[inline(always)]
+    unsafe fn put(ip: Ip, sp: Sp, acc: u64, bytes: [u8; N]) -> u64 {
+        // SAFETY: as for [`Vector`]; a lane is inside its vector.
+        unsafe {
+            let dest = field!(ip, 0);
+            vector!(sp, dest) = vector!(sp, field!(ip, 4));
+            *lane(sp, dest + field!(ip, 5)) = bytes;
         }
-        if P::TRACED {
-            let site = field!(ip, 3);
-            probe::<P>(cx).load(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
-        }
-        let dest = field!(ip, 0);
-        vector!(sp, dest) = vector!(sp, field!(ip, 4));
-        *lane(sp, dest + field!(ip, 5)) = V::load::<N>(mem, addr);
-        next!(cx, ip.add(32), sp, mem, acc)
+        acc
     }
 }
 
-unsafe extern "C" fn frame_store<V: StateView, P: Probe, const N: usize, X: Source>(
-    cx: &mut Cx,
-    ip: Ip,
-    sp: Sp,
-    mem: *mut u8,
-    acc: u64,
-) -> u64 {
-    // SAFETY: as for `load`; the bytes are inside a vector.
-    unsafe {
-        let addr = X::get::<u32, 0>(ip, sp, acc) as usize + field!(ip, 2) as usize;
-        if addr + N > cx.mem_len {
-            trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
-        }
-        if P::TRACED {
-            let site = field!(ip, 3);
-            probe::<P>(cx).store(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
-        }
-        V::store::<N>(mem, addr, *lane(sp, field!(ip, 1)));
-        next!(cx, ip.add(24), sp, mem, acc)
+/// Bytes of the frame: of a vector, or of a lane.
+struct InFrame;
+
+impl<const N: usize> Stored<N> for InFrame {
+    #[inline(always)]
+    unsafe fn get(ip: Ip, sp: Sp, _: u64) -> [u8; N] {
+        // SAFETY: as for [`Lane`].
+        unsafe { *lane(sp, field!(ip, 1)) }
     }
 }
 
@@ -102,16 +78,16 @@ unsafe extern "C" fn frame_store<V: StateView, P: Probe, const N: usize, X: Sour
 pub(crate) fn push_handlers<V: StateView, P: Probe>(table: &mut Vec<Handler>) {
     macro_rules! loads {
         ($($v:ident $k:ident ($m:ident);)*) => {$( loads!(@ $v $m: A, S, I); )*};
-        (@ $v:ident $m:ident: $($x:ident),*) => { table.extend([$( load::<V, P, $v, { size_of::<$m>() }, $x> as Handler ),*]) };
+        (@ $v:ident $m:ident: $($x:ident),*) => { table.extend([$( load::<V, P, Vector<$v>, { size_of::<$m>() }, $x> as Handler ),*]) };
     }
     macro_rules! lane_loads {
         ($($v:ident $n:literal;)*) => {$(
-            table.extend([lane_load::<V, P, $n, A> as Handler, lane_load::<V, P, $n, S>, lane_load::<V, P, $n, I>]);
+            table.extend([load::<V, P, Lane, $n, A> as Handler, load::<V, P, Lane, $n, S>, load::<V, P, Lane, $n, I>]);
         )*};
     }
     macro_rules! frame_stores {
         ($($v:ident $n:literal;)*) => {$(
-            table.extend([frame_store::<V, P, $n, A> as Handler, frame_store::<V, P, $n, S>, frame_store::<V, P, $n, I>]);
+            table.extend([store::<V, P, InFrame, $n, A> as Handler, store::<V, P, InFrame, $n, S>, store::<V, P, InFrame, $n, I>]);
         )*};
     }
     for_each_vector_load!(loads);
