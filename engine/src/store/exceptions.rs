@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Store;
 use crate::error::Error;
@@ -104,18 +104,18 @@ impl Store {
         let tables = self.tables.iter().filter(|table| table.ty.element.is_exn()).flat_map(|table| table.elems.iter().copied());
         let globals = self.globals.iter().filter(|global| global.ty().content.is_exn()).map(|global| global.bits() as u64);
         let kept = &self.exceptions.kept;
-        let mut reached: FxHashMap<ExnId, ()> = FxHashMap::default();
+        let mut reached: FxHashSet<ExnId> = FxHashSet::default();
         let mut open: Vec<ExnId> = slots.chain(tables).chain(globals).filter_map(ExnId::from_raw).collect();
         open.extend(kept.iter().filter(|(_, exception)| exception.is_pinned()).map(|(id, _)| *id));
         while let Some(id) = open.pop() {
             if let Some(exception) = kept.get(&id)
-                && reached.insert(id, ()).is_none()
+                && reached.insert(id)
             {
                 open.extend(exception.payload.iter().copied().filter_map(ExnId::from_raw));
             }
         }
         let exceptions = &mut self.exceptions;
-        exceptions.kept.retain(|id, _| reached.contains_key(id));
+        exceptions.kept.retain(|id, _| reached.contains(id));
         exceptions.bytes = exceptions.kept.values().map(Exception::bytes).sum();
     }
 
