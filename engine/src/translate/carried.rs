@@ -1,10 +1,10 @@
 //! Which accesses to carried locals are worth an event.
 //!
-//! Locals carry dependences between segments of one activation, and a segment ends only at a *boundary*: a call, or the start or end
-//! of an iteration of a planned loop. Two sets of locals are carried through the code, each true on all paths that lead to a place:
-//! *written*, plainly, since the last boundary (another access depends on nothing that other segments did, and a write says nothing
+//! Locals carry dependences between segments of one activation, and a segment ends only at a *cut*: a call, or the start or end of an
+//! iteration of a planned loop. Two sets of locals are carried through the code, each true on all paths that lead to a place:
+//! *written*, plainly, since the last cut (another access depends on nothing that other segments did, and a write says nothing
 //! new), and *accessed* (a read depends on nothing new). Loops are entered with what holds before them, or with nothing when there
-//! is a boundary in them; so one pass is enough.
+//! is a cut in them; so one pass is enough.
 
 use rustc_hash::FxHashSet;
 use wasmparser::{FunctionBody, Operator};
@@ -57,11 +57,11 @@ impl Carried {
             let inside = open.last().is_some_and(|(_, inside)| *inside);
             match item? {
                 Operator::Loop { .. } => {
-                    let ordinal = loops.has_boundary.len() as u32;
+                    let ordinal = loops.has_cut.len() as u32;
                     let is_planned = planned.contains(&ordinal);
-                    loops.has_boundary.push(is_planned);
+                    loops.has_cut.push(is_planned);
                     if is_planned {
-                        loops.note_boundary(&open);
+                        loops.note_cut(&open);
                     }
                     loops.blocks += 1;
                     open.push((Some(ordinal), inside || is_planned));
@@ -74,7 +74,7 @@ impl Carried {
                 Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
                     self.written_in_loop[local_index as usize] |= inside;
                 }
-                operator if is_call(&operator) => loops.note_boundary(&open),
+                operator if is_call(&operator) => loops.note_cut(&open),
                 _ => {}
             }
         }
@@ -103,8 +103,8 @@ impl Carried {
                     flow.open(Kind::If { otherwise });
                 }
                 Operator::Loop { .. } => {
-                    if loops.has_boundary[ordinal as usize] {
-                        flow.boundary();
+                    if loops.has_cut[ordinal as usize] {
+                        flow.cut();
                     }
                     flow.open(Kind::Loop { planned: planned.contains(&ordinal) });
                     ordinal += 1;
@@ -155,7 +155,7 @@ impl Carried {
                         }
                     }
                 }
-                operator if is_call(operator) => flow.boundary(),
+                operator if is_call(operator) => flow.cut(),
                 operator if is_family(operator) => last_family = at,
                 _ => {}
             }
@@ -174,18 +174,18 @@ impl Carried {
 
 #[derive(Default)]
 struct Loops {
-    /// By ordinal: whether there is a boundary in it.
-    has_boundary: Vec<bool>,
+    /// By ordinal: whether there is a cut in it.
+    has_cut: Vec<bool>,
     /// All blocks, loops and ifs.
     blocks: usize,
 }
 
 impl Loops {
-    /// There is a boundary inside of these open blocks.
-    fn note_boundary(&mut self, open: &[(Option<u32>, bool)]) {
-        // What is around a loop with a boundary has one as well.
+    /// There is a cut inside of these open blocks.
+    fn note_cut(&mut self, open: &[(Option<u32>, bool)]) {
+        // What is around a loop with a cut has one as well.
         for ordinal in open.iter().rev().filter_map(|(ordinal, _)| *ordinal) {
-            if std::mem::replace(&mut self.has_boundary[ordinal as usize], true) {
+            if std::mem::replace(&mut self.has_cut[ordinal as usize], true) {
                 break;
             }
         }
@@ -285,7 +285,7 @@ impl Flow {
         Flow { state: Some(state), blocks: vec![Block { kind: Kind::Block, at_end: None }], nothing }
     }
 
-    fn boundary(&mut self) {
+    fn cut(&mut self) {
         if self.state.is_some() {
             self.state = Some(self.nothing.clone());
         }
@@ -308,7 +308,7 @@ impl Flow {
     fn end(&mut self) {
         let Some(block) = self.blocks.pop() else { return };
         match block.kind {
-            Kind::Loop { planned: true } => self.boundary(),
+            Kind::Loop { planned: true } => self.cut(),
             Kind::If { otherwise } => meet(&mut self.state, otherwise),
             _ => {}
         }
@@ -318,7 +318,7 @@ impl Flow {
     /// An exception leads to the label `depth` blocks out, from a place of which nothing is known.
     fn caught(&mut self, depth: u32) {
         let before = self.state.clone();
-        self.boundary();
+        self.cut();
         self.branch(depth);
         self.state = before;
     }

@@ -331,7 +331,7 @@ impl Translator<'_> {
         if !tracing.survey.carried.written_in_loop[local as usize] {
             return;
         }
-        // All reads between two boundaries have the same role in the end: they are in the same planned loops.
+        // All reads between two cuts have the same role in the end: they are in the same planned loops.
         let at = self.local_event(Single::LocalRead, local);
         let Some(tracing) = &mut self.tracing else { return };
         tracing.reads.push(at);
