@@ -184,6 +184,29 @@ fn results() {
     check("compared", &program("(if (local.get $x) (then (nop)))"), &["func:task"], "result", None);
 }
 
+/// Paths meet in a slot in which some of them have a unit's result: on the others the slot holds none, whatever was there before.
+#[test]
+fn only_paths_that_carry_a_result_use_it() {
+    // Each call of a unit leaves its result in the lowest slot of the stack, where the block's value will be.
+    let program = |value: &str| {
+        let task = "(drop (call $task))";
+        let meet = format!("(global.set $g {value})");
+        format!(
+            r#"(func $task (result i32) (local $n i32) {SPIN} (i32.const 1))
+               (func $run (export "run") (local $zero i32) {})"#,
+            format!("{task} {meet}").repeat(4)
+        )
+    };
+    let if_zero = "(if (result i32) (local.get $zero) (then (call $task)) (else (i32.const 2)))";
+    check("a constant in the other arm", &program(if_zero), &["func:task"], "", Some("M1"));
+    let sum = "(if (result i32) (local.get $zero) (then (call $task)) (else (i32.add (local.get $zero) (i32.const 2))))";
+    check("a sum in the other arm", &program(sum), &["func:task"], "", Some("M1"));
+    let branch = "(block (result i32) (br_if 0 (i32.const 2) (i32.eqz (local.get $zero))) (drop) (call $task))";
+    check("a branch that brings a constant", &program(branch), &["func:task"], "", Some("M1"));
+    let taken = "(if (result i32) (i32.eqz (local.get $zero)) (then (call $task)) (else (i32.const 2)))";
+    check("the arm with the result", &program(taken), &["func:task"], "result", None);
+}
+
 #[test]
 fn allocator() {
     let malloc = r#"(func $malloc (export "malloc") (param $size i32) (result i32) (local $at i32)
