@@ -16,6 +16,8 @@ const SINGLE: SetIdx = 1 << 31;
 /// The empty set.
 pub(crate) const EMPTY: SetIdx = 0;
 
+/// Nodes beyond which a trace is too large; what one event may add still has numbers.
+pub(crate) const SETS_MAX: usize = 1 << 30;
 /// Bits of a member that hold flags.
 const FLAG_BITS: u32 = 3;
 /// The member of a node that says "everything below belongs to an earlier life of the address".
@@ -53,7 +55,7 @@ impl RunState {
     }
 
     fn joined(node: u32) -> RunState {
-        assert!(node < RunState::JOINED, "more than 2^31 nodes: choose fewer or larger units");
+        assert!(node < RunState::JOINED, "a graph that is full does not grow");
         RunState(RunState::JOINED | node)
     }
 
@@ -86,6 +88,16 @@ pub(crate) struct Sets {
 impl Sets {
     pub fn new() -> Sets {
         Sets { nodes: vec![SetNode { parent: EMPTY, member: BARRIER, memo: 0, run: RunState::UNUSED, oldest: u32::MAX, end: EMPTY }], base: 1, singles: FxHashMap::default(), current: 0 }
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Bytes held.
+    pub fn memory(&self) -> u64 {
+        (self.nodes.capacity() * size_of::<SetNode>() + self.singles.capacity() * size_of::<(u32, SetIdx)>()) as u64
     }
 
     /// `segment` is current from here on.
@@ -148,7 +160,7 @@ impl Sets {
             return node.memo;
         }
         let new = self.nodes.len() as u32;
-        assert!(new < SINGLE, "more than 2^31 sets of segments: choose fewer or larger units");
+        assert!(new < SINGLE, "a graph that is full does not grow");
         let continues = member != BARRIER && node.member != BARRIER && flags_of(member) == flags_of(node.member);
         let end = if continues { node.end } else { set };
         self.nodes.push(SetNode { parent: set, member, memo: 0, run: RunState::UNUSED, oldest: node.oldest, end });

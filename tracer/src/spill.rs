@@ -57,6 +57,11 @@ impl<R: Record<N>, const N: usize> Spill<R, N> {
         self.len() == 0
     }
 
+    /// Bytes held in memory.
+    pub fn memory(&self) -> u64 {
+        (self.held.capacity() * size_of::<R>()) as u64
+    }
+
     /// Appends records that will be read together.
     #[inline]
     pub fn push(&mut self, records: &[R]) {

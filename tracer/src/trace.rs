@@ -221,7 +221,12 @@ pub trait Sink {
     fn unit(&mut self, unit: Unit);
     /// A node with its edges, sorted by (from, kind, class); nodes are numbered in this order.
     fn node(&mut self, node: Node, edges: &[Edge]);
+    /// Bytes held, and those that it will take to use what is there.
+    fn memory(&self) -> u64;
 }
+
+/// Bytes that questions about a trace take for each of its nodes, at most: finish times of sixteen models.
+const QUESTION_BYTES: usize = 128;
 
 /// A whole trace. Its edges are held within a bound of memory (see `edges.rs`), so reading them can fail.
 #[derive(Debug)]
@@ -319,6 +324,12 @@ impl Sink for Trace {
         self.nodes.push(node);
         self.edges.push(edges);
         self.ends.push(self.edges.len());
+    }
+
+    fn memory(&self) -> u64 {
+        let units = self.units.capacity() * size_of::<Unit>();
+        let nodes = self.nodes.capacity() * size_of::<Node>() + self.ends.capacity() * size_of::<u64>();
+        (units + nodes + self.nodes.len() * QUESTION_BYTES) as u64 + self.edges.memory()
     }
 }
 

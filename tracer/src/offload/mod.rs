@@ -51,6 +51,22 @@ struct Activation {
     func: u32,
 }
 
+/// A trace would take more memory than it may.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "the trace needs more than {} MiB of memory: after {work} operators it has {segments} segments; \
+     choose fewer or larger units (--unit), or allow more (--memory)",
+    memory_max >> 20
+)]
+pub struct TooLarge {
+    /// What it may take, in bytes.
+    pub memory_max: u64,
+    /// Segments that it had then.
+    pub segments: u64,
+    /// Operators that were traced until then.
+    pub work: u64,
+}
+
 /// What is below the outermost activation.
 const NO_ACTIVATION: Activation = Activation { number: 0, results: 0, cuts: false, entry: false, sent: true, func: 0 };
 
@@ -80,6 +96,7 @@ pub struct Offload<S> {
     entries: Vec<usize>,
     /// Whether the tracer saw the last return.
     return_sent: bool,
+    memory_max: u64,
 }
 
 impl<S> std::fmt::Debug for Offload<S> {
@@ -123,6 +140,7 @@ impl<S: Sink + Send + 'static> Offload<S> {
             activations_count: 0,
             entries: Vec::new(),
             return_sent: false,
+            memory_max: options.memory_max,
             consumer: start(Box::new(Tracer::new(units.clone(), options, sink))),
             units,
         }
@@ -130,20 +148,28 @@ impl<S: Sink + Send + 'static> Offload<S> {
 
     /// Ends the trace, as [`Tracer::finish`] does.
     ///
+    /// # Errors
+    /// When the trace became too large; what came after that was not traced.
+    ///
     /// # Panics
     /// When the tracer's thread did.
-    pub fn finish(mut self) -> (S, TraceInfo) {
+    pub fn finish(mut self) -> Result<(S, TraceInfo), TooLarge> {
         self.flush();
-        match self.consumer {
+        let tracer = match self.consumer {
             Consumer::Thread { sender, thread, .. } => {
                 drop(sender);
                 match thread.join() {
-                    Ok(tracer) => tracer.finish(),
+                    Ok(tracer) => Box::new(tracer),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
-            Consumer::Inline(tracer, _) => tracer.finish(),
+            Consumer::Inline(tracer, _) => tracer,
+        };
+        if tracer.is_full() {
+            let (segments, work) = tracer.extent();
+            return Err(TooLarge { memory_max: self.memory_max, segments, work });
         }
+        Ok(tracer.finish())
     }
 }
 
@@ -160,6 +186,9 @@ fn on_thread<S: Sink + Send + 'static>(tracer: Box<Tracer<S>>) -> Result<Consume
         let mut operands = Operands::default();
         for mut batch in receiver {
             tracer.receive(&batch, &mut operands);
+            if tracer.is_full() {
+                break;
+            }
             batch.clear();
             // Nobody takes empty batches once the run is over.
             let _ = recycle.send(batch);
@@ -189,7 +218,7 @@ impl<S: Sink> Offload<S> {
         match &mut self.consumer {
             Consumer::Thread { sender, spare, .. } => {
                 let next = spare.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
-                // A send fails only after the thread has panicked; `finish` passes that on.
+                // A send fails after the thread has panicked, or the trace is too large; `finish` passes that on.
                 let _ = sender.send(std::mem::replace(&mut self.messages, next));
             }
             Consumer::Inline(tracer, operands) => tracer.receive(&self.messages, operands),
