@@ -70,6 +70,27 @@ pub struct TooLarge {
 /// What is below the outermost activation.
 const NO_ACTIVATION: Activation = Activation { number: 0, results: 0, cuts: false, entry: false, sent: true, func: 0 };
 
+/// A load of memory 0 that begins a delta.
+#[derive(Clone, Copy, Debug)]
+struct DeltaLoad {
+    site: SiteId,
+    addr: u64,
+    len: u32,
+    family: Rmw,
+    /// What was known of its cell before it.
+    before: filter::Cell,
+}
+
+impl DeltaLoad {
+    fn message(&self) -> Message {
+        Message::Load { site: self.site.0, mem: 0, len: self.len as u8, rmw: self.family, addr: self.addr }
+    }
+
+    fn is_of(&self, addr: u64, len: u32, family: Rmw) -> bool {
+        (self.addr, self.len, self.family) == (addr, len, family)
+    }
+}
+
 /// Where messages go.
 enum Consumer<S> {
     Thread { sender: SyncSender<Vec<Message>>, spare: Receiver<Vec<Message>>, thread: JoinHandle<Tracer<S>> },
@@ -97,6 +118,10 @@ pub struct Offload<S> {
     /// Whether the tracer saw the last return.
     return_sent: bool,
     memory_max: u64,
+    /// A load of a known delta: if its store comes next, neither is sent.
+    held: Option<DeltaLoad>,
+    /// The load of another delta, when it was the last message.
+    sent: Option<DeltaLoad>,
 }
 
 impl<S> std::fmt::Debug for Offload<S> {
@@ -141,6 +166,8 @@ impl<S: Sink + Send + 'static> Offload<S> {
             entries: Vec::new(),
             return_sent: false,
             memory_max: options.memory_max,
+            held: None,
+            sent: None,
             consumer: start(Box::new(Tracer::new(units.clone(), options, sink))),
             units,
         }
@@ -154,6 +181,7 @@ impl<S: Sink + Send + 'static> Offload<S> {
     /// # Panics
     /// When the tracer's thread did.
     pub fn finish(mut self) -> Result<(S, TraceInfo), TooLarge> {
+        self.release();
         self.flush();
         let tracer = match self.consumer {
             Consumer::Thread { sender, thread, .. } => {
@@ -207,6 +235,29 @@ fn on_thread<S: Sink + Send + 'static>(tracer: Box<Tracer<S>>) -> Result<Consume
 impl<S: Sink> Offload<S> {
     #[inline(always)]
     fn send(&mut self, message: Message) {
+        self.release();
+        self.sent = None;
+        self.push_message(message);
+    }
+
+    /// Sends the load that is held, because something else comes before its store.
+    #[inline(always)]
+    fn release(&mut self) {
+        if let Some(load) = self.held.take() {
+            self.send_delta_load(load);
+        }
+    }
+
+    #[inline(never)]
+    fn send_delta_load(&mut self, load: DeltaLoad) {
+        self.filter.load(load.addr, load.len, false);
+        self.announce();
+        self.push_message(load.message());
+        self.sent = Some(load);
+    }
+
+    #[inline(always)]
+    fn push_message(&mut self, message: Message) {
         self.messages.push(message);
         if self.messages.len() >= BATCH {
             self.flush();
@@ -250,6 +301,30 @@ impl<S: Sink> Offload<S> {
         let entry = mark & ENTRY != 0;
         self.activations_count += 1;
         Activation { number: self.activations_count, results: 0, cuts, entry, sent: cuts || entry, func }
+    }
+
+    fn delta_load(&mut self, site: SiteId, addr: u64, len: u32, family: Rmw) {
+        self.release();
+        let load = DeltaLoad { site, addr, len, family, before: self.filter.cell(addr) };
+        if self.filter.knows_delta(addr, len, family) {
+            self.held = Some(load);
+        } else {
+            self.send_delta_load(load);
+        }
+    }
+
+    fn delta_store(&mut self, site: SiteId, addr: u64, len: u32, family: Rmw) {
+        if self.held.is_some_and(|load| load.is_of(addr, len, family)) {
+            self.held = None;
+            return;
+        }
+        let load = self.sent.filter(|load| load.is_of(addr, len, family));
+        self.filter.store(addr, len, false);
+        self.announce();
+        self.send(Message::Store { site: site.0, mem: 0, len: len as u8, rmw: family, addr });
+        if let Some(load) = load {
+            self.filter.delta(addr, len, family, load.before);
+        }
     }
 
     /// Makes the innermost activation known to the tracer.
@@ -328,7 +403,10 @@ impl<S: Sink> Probe for Offload<S> {
             if self.knows_load(addr, len, rmw) {
                 return;
             }
-            self.filter.load(addr, len, rmw == Rmw::Plain);
+            if rmw != Rmw::Plain {
+                return self.delta_load(site, addr, len, rmw);
+            }
+            self.filter.load(addr, len, true);
         }
         if rmw != Rmw::Plain {
             self.announce();
@@ -342,7 +420,10 @@ impl<S: Sink> Probe for Offload<S> {
             if self.knows_store(addr, len, rmw) {
                 return;
             }
-            self.filter.store(addr, len, rmw == Rmw::Plain);
+            if rmw != Rmw::Plain {
+                return self.delta_store(site, addr, len, rmw);
+            }
+            self.filter.store(addr, len, true);
         }
         if rmw != Rmw::Plain {
             self.announce();
@@ -408,6 +489,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn enter(&mut self, func: u32, args: &[u64], work: u64) {
+        self.release();
         self.entries.push(self.activations.len());
         let activation = Activation { cuts: true, sent: true, ..self.begin(SiteId(0), func) };
         self.push(activation);
@@ -415,6 +497,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn leave(&mut self, work: u64, unwound: bool) {
+        self.release();
         let below = self.entries.pop().unwrap_or(0);
         while self.activations.len() > below {
             self.pop();
@@ -423,6 +506,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
+        self.release();
         let activation = self.begin(site, func);
         self.push(activation);
         if activation.sent {
@@ -431,6 +515,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn tail_call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
+        self.release();
         let ended = self.innermost;
         let mut activation = self.begin(site, func);
         activation.entry |= ended.entry;
@@ -445,6 +530,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn ret(&mut self, results: &[u64], work: u64) {
+        self.release();
         let ended = self.pop();
         self.return_sent = ended.sent;
         if ended.cuts || ended.entry {
@@ -467,6 +553,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn unwind(&mut self, site: SiteId, work: u64) {
+        self.release();
         let ended = self.pop();
         if ended.cuts || ended.entry {
             self.send_cut(&[work], &[], Message::Unwind { site: site.0 });
