@@ -22,6 +22,7 @@ mod message;
 use filter::Filter;
 use message::{Message, Operands, optional};
 
+use crate::layout::Layout;
 use crate::replay::HostObserver;
 use crate::trace::{Sink, TraceInfo};
 use crate::tracer::{Tracer, TracerOptions};
@@ -91,6 +92,55 @@ impl DeltaLoad {
     }
 }
 
+/// The stack pointer as the tracer knows it, and what it need not know yet: who owns which part of the stack matters to reads of the
+/// stack and to cuts only, and depends on the highest value and on the last one.
+#[derive(Clone, Copy, Debug)]
+struct StackPointer {
+    global: Option<u32>,
+    /// The value that was sent last.
+    sent: u64,
+    /// The values so far, and so what can be owned.
+    lowest: u64,
+    highest: u64,
+    /// Values that were not sent.
+    pending: Option<PendingValues>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PendingValues {
+    site: SiteId,
+    highest: u64,
+    last: u64,
+}
+
+impl StackPointer {
+    fn new(layout: &Layout) -> StackPointer {
+        let sp = layout.sp_initial().unwrap_or(0);
+        StackPointer { global: layout.sp_global(), sent: sp, lowest: sp, highest: sp, pending: None }
+    }
+
+    /// Whether a read of this range, which is not empty, must come after the values that are pending.
+    #[inline(always)]
+    fn concerns(&self, range: &Range<u64>) -> bool {
+        self.pending.is_some() && range.start < self.highest && self.lowest < range.end
+    }
+
+    /// Whether this value is nothing new, so that it may wait.
+    fn may_wait(&self, value: u64) -> bool {
+        (self.lowest..=self.highest).contains(&value)
+    }
+
+    /// The tracer learns this value at once.
+    fn is_sent(&mut self, value: u64) {
+        (self.sent, self.lowest, self.highest) = (value, self.lowest.min(value), self.highest.max(value));
+    }
+
+    fn wait(&mut self, site: SiteId, value: u64) {
+        let before = self.pending.map_or(self.sent, |pending| pending.highest);
+        self.pending = Some(PendingValues { site, highest: before.max(value), last: value });
+    }
+}
+
 /// Where messages go.
 enum Consumer<S> {
     Thread { sender: SyncSender<Vec<Message>>, spare: Receiver<Vec<Message>>, thread: JoinHandle<Tracer<S>> },
@@ -107,7 +157,7 @@ pub struct Offload<S> {
     /// By function: [`UNIT`], [`ENTRY`].
     marks: Vec<u8>,
     has_unit_sites: bool,
-    sp_global: Option<u32>,
+    sp: StackPointer,
     /// The innermost activation.
     innermost: Activation,
     /// Those below it.
@@ -159,7 +209,7 @@ impl<S: Sink + Send + 'static> Offload<S> {
             messages: Vec::with_capacity(BATCH),
             marks,
             has_unit_sites: !units.plan().sites.is_empty(),
-            sp_global: options.layout.sp_global(),
+            sp: StackPointer::new(&options.layout),
             innermost: NO_ACTIVATION,
             activations: Vec::new(),
             activations_count: 0,
@@ -250,10 +300,40 @@ impl<S: Sink> Offload<S> {
 
     #[inline(never)]
     fn send_delta_load(&mut self, load: DeltaLoad) {
+        self.before_read(&(load.addr..load.addr + u64::from(load.len)));
         self.filter.load(load.addr, load.len, false);
         self.announce();
         self.push_message(load.message());
         self.sent = Some(load);
+    }
+
+    /// Sends what reads of this range depend on.
+    #[inline(always)]
+    fn before_read(&mut self, range: &Range<u64>) {
+        if self.sp.concerns(range) {
+            self.send_stack_pointer();
+        }
+    }
+
+    /// Sends the stack pointer's pending values, as few as do.
+    #[inline(never)]
+    fn send_stack_pointer(&mut self) {
+        let Some(PendingValues { site, highest, last }) = self.sp.pending.take() else { return };
+        for value in [highest, last] {
+            if std::mem::replace(&mut self.sp.sent, value) != value {
+                self.send(Message::StackPointerSet { site: site.0, value });
+            }
+        }
+    }
+
+    fn stack_pointer_set(&mut self, site: SiteId, value: u64, is_known: bool) {
+        self.release();
+        if is_known && self.sp.may_wait(value) {
+            return self.sp.wait(site, value);
+        }
+        self.send_stack_pointer();
+        self.sp.is_sent(value);
+        self.send(Message::StackPointerSet { site: site.0, value });
     }
 
     #[inline(always)]
@@ -286,6 +366,8 @@ impl<S: Sink> Offload<S> {
 
     /// Sends what may cut a segment, or changes what is known about addresses in another way.
     fn send_cut(&mut self, operands: &[u64], rest: &[u64], message: Message) {
+        self.release();
+        self.send_stack_pointer();
         self.filter.next_epoch();
         self.send_with(operands, rest, message);
     }
@@ -319,6 +401,7 @@ impl<S: Sink> Offload<S> {
             return;
         }
         let load = self.sent.filter(|load| load.is_of(addr, len, family));
+        self.before_read(&(addr..addr + u64::from(len)));
         self.filter.store(addr, len, false);
         self.announce();
         self.send(Message::Store { site: site.0, mem: 0, len: len as u8, rmw: family, addr });
@@ -377,6 +460,9 @@ impl<S: Sink> HostObserver for Offload<S> {
 
     fn host_global_set(&mut self, global: u32, value: u64) {
         self.send_cut(&[value], &[], Message::HostGlobalSet { global });
+        if self.sp.global == Some(global) {
+            self.sp.is_sent(value);
+        }
     }
 }
 
@@ -407,6 +493,7 @@ impl<S: Sink> Probe for Offload<S> {
                 return self.delta_load(site, addr, len, rmw);
             }
             self.filter.load(addr, len, true);
+            self.before_read(&(addr..addr + u64::from(len)));
         }
         if rmw != Rmw::Plain {
             self.announce();
@@ -434,6 +521,7 @@ impl<S: Sink> Probe for Offload<S> {
     fn bulk_read(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
         if mem == 0 {
             self.filter.forget(range.clone());
+            self.before_read(&range);
         }
         self.send_with(&[range.start, range.end], &[], Message::BulkRead { site: site.0, mem });
     }
@@ -465,9 +553,8 @@ impl<S: Sink> Probe for Offload<S> {
 
     fn global_set(&mut self, site: SiteId, global: u32, value: u64) {
         let known = self.filter.global_set(global);
-        // The tracer follows the stack pointer's value.
-        if self.sp_global == Some(global) {
-            self.send(Message::StackPointerSet { site: site.0, value });
+        if self.sp.global == Some(global) {
+            self.stack_pointer_set(site, value, known);
         } else if !known {
             self.send_with(&[value], &[], Message::GlobalSet { site: site.0, global });
         }

@@ -322,11 +322,17 @@ impl<S: Sink> Tracer<S> {
     }
 
     fn read_memory(&mut self, site: SiteId, mem: u32, range: Range<u64>, flags: Option<u8>) {
+        self.read_owned(site, mem, range, flags, None);
+    }
+
+    /// A read; of at most two cells, which these segments owned, if it was made earlier.
+    fn read_owned(&mut self, site: SiteId, mem: u32, range: Range<u64>, flags: Option<u8>, owners: Option<[u32; 2]>) {
         if range.end - range.start > BULK && self.is_too_large(&range) {
             return;
         }
         let current = self.graph.current();
         let (shadow, graph, view, freed) = self.view(site, mem, flags);
+        let view = View { owners: owners.map(|owners| (range.start, owners)), ..view };
         shadow.read(graph, view.granule, range, |cell, mask| {
             let to = view.read_access(cell, mask);
             if freed.is_none() && view.is_freed_read(&to, cell, mask) {
@@ -354,6 +360,7 @@ impl<S: Sink> Tracer<S> {
             allocator: &self.allocator,
             layout: &self.layout,
             frames: &self.frames,
+            owners: None,
         };
         (shadow_of(&mut self.memories, mem), &mut self.graph, view, &mut self.freed_violation)
     }
@@ -459,7 +466,7 @@ impl<S: Sink> HostObserver for Tracer<S> {
         }
         cell_of(&mut self.globals, global).forget(u8::MAX);
         if self.layout.sp_global() == Some(global) {
-            self.sp = value;
+            self.set_sp(value);
         }
     }
 }
@@ -756,10 +763,14 @@ impl<S: Sink> Tracer<S> {
         let to = Access { flags: flags.unwrap_or(to.flags), ..to };
         write_single(cell_of(&mut self.globals, global), &mut self.graph, &to);
         if is_sp {
-            self.sp = value;
-            self.layout.sp_set(value);
-            self.frames.sp_set(value, self.graph.current());
+            self.set_sp(value);
         }
+    }
+
+    fn set_sp(&mut self, value: u64) {
+        self.sp = value;
+        self.layout.sp_set(value);
+        self.frames.sp_set(value, self.graph.current());
     }
 
     fn write_table(&mut self, site: SiteId, table: u32, range: Range<u64>, flags: Option<u8>) {
