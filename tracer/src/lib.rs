@@ -13,6 +13,7 @@ pub mod replay;
 
 pub mod edge;
 mod edges;
+pub mod hints;
 pub mod spill;
 pub mod trace;
 pub mod trace_file;
@@ -26,7 +27,6 @@ pub mod units;
 
 mod activation;
 mod cell;
-mod prefetch;
 mod segments;
 mod sets;
 mod shadow;

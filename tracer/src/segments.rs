@@ -142,7 +142,7 @@ impl<S: Sink> Segments<S> {
     /// Bytes held, and those that it takes to use what is there.
     pub fn memory(&self) -> u64 {
         let scratch = self.edges.capacity() * size_of::<Edge>() + self.keys.capacity() * size_of::<u64>();
-        let nodes = self.node_of_segment.capacity() * size_of::<NodeIdx>();
+        let nodes = size_of_val(&self.node_of_segment[..]);
         (scratch + nodes) as u64 + self.sets.memory() + self.sink.memory()
     }
 

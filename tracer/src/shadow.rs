@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use crate::cell::{Cell, DeltaKey, Granule, Readers, STALE, Writer, class_of};
 use crate::edge::EdgeKind;
-use crate::prefetch::prefetch;
+use crate::hints::prefetch;
 use crate::segments::{Access, Segments};
 use crate::sets::{EMPTY, SetIdx};
 use crate::trace::Sink;

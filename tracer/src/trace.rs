@@ -12,6 +12,7 @@ use worksp_engine::{ExternType, Module};
 
 use crate::edge::{EdgeClass, EdgeKind};
 use crate::edges::{EdgeReader, Edges, HELD_MAX};
+use crate::hints::push_large;
 use crate::recording::module_sha256;
 
 /// A node's number: edges go from lower to higher ones.
@@ -316,20 +317,19 @@ impl Cursor<'_> {
 
 impl Sink for Trace {
     fn unit(&mut self, unit: Unit) {
-        self.units.push(unit);
+        push_large(&mut self.units, unit);
     }
 
     fn node(&mut self, node: Node, edges: &[Edge]) {
         debug_assert!(edges.iter().all(|e| (e.from as usize) < self.nodes.len()), "edges go from lower to higher numbers");
-        self.nodes.push(node);
+        push_large(&mut self.nodes, node);
         self.edges.push(edges);
-        self.ends.push(self.edges.len());
+        push_large(&mut self.ends, self.edges.len());
     }
 
     fn memory(&self) -> u64 {
-        let units = self.units.capacity() * size_of::<Unit>();
-        let nodes = self.nodes.capacity() * size_of::<Node>() + self.ends.capacity() * size_of::<u64>();
-        (units + nodes + self.nodes.len() * QUESTION_BYTES) as u64 + self.edges.memory()
+        let held = size_of_val(&self.units[..]) + size_of_val(&self.nodes[..]) + size_of_val(&self.ends[..]);
+        (held + self.nodes.len() * QUESTION_BYTES) as u64 + self.edges.memory()
     }
 }
 
