@@ -1,5 +1,7 @@
 //! Edges: what one segment may wait for, and what carries it. The two lists that everything else iterates over.
 
+use crate::trace::Edge;
+
 /// How two segments hang together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
@@ -156,6 +158,27 @@ impl EdgeClass {
         use EdgeClass::*;
         matches!(self, Stack | StackDead | Static | Allocator | Heap | Delta)
     }
+}
+
+/// Sorts edges by (from, kind, class) into `to` and keeps the first of equal ones in program order.
+pub(crate) fn distinct(edges: &[Edge], keys: &mut Vec<u64>, to: &mut Vec<Edge>) {
+    /// Bits of a key that hold an edge's number.
+    const NUMBER: u32 = 24;
+    let key = |e: &Edge| u64::from(e.from) << 32 | u64::from(e.kind as u8) << 29 | u64::from(e.class as u8) << NUMBER;
+    const { assert!(KINDS.len() <= 8 && CLASSES.len() <= 32) };
+    to.clear();
+    if edges.len() >= 1 << NUMBER {
+        to.extend_from_slice(edges);
+        to.sort_by_key(|e| (e.from, e.kind, e.class));
+        to.dedup_by_key(|e| (e.from, e.kind, e.class));
+        return;
+    }
+    // Numbers are quicker to sort than edges.
+    keys.clear();
+    keys.extend((0..).zip(edges).map(|(number, e)| key(e) | number));
+    keys.sort_unstable();
+    keys.dedup_by_key(|key| *key >> NUMBER);
+    to.extend(keys.iter().map(|key| edges[(*key & ((1 << NUMBER) - 1)) as usize]));
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!
 //! Segments are strictly one after another, so one is open at any time, and every edge goes from a closed one into it.
 
-use crate::edge::{CLASSES, EdgeClass, EdgeKind, KINDS};
+use crate::edge::{EdgeClass, EdgeKind, distinct};
 use crate::sets::{EMPTY, Run, SEGMENT_MAX, SETS_MAX, SetIdx, Sets, Source};
 use crate::trace::{Edge, NO_UNIT, Node, NodeIdx, Sink, Unit, Witness};
 
@@ -79,8 +79,9 @@ pub(crate) struct Segments<S> {
     units_count: u32,
     nodes_count: u32,
     edges: Vec<Edge>,
-    /// Scratch of [`compact`].
+    /// Scratch of [`distinct`].
     keys: Vec<u64>,
+    compacted: Vec<Edge>,
     /// Scratch: the nodes that stand for a run of a set.
     sources: Vec<NodeIdx>,
     compact_at: usize,
@@ -110,6 +111,7 @@ impl<S: Sink> Segments<S> {
             nodes_count: 0,
             edges: Vec::new(),
             keys: Vec::new(),
+            compacted: Vec::new(),
             sources: Vec::new(),
             compact_at: COMPACT_MIN,
             // No segment has this number.
@@ -141,7 +143,8 @@ impl<S: Sink> Segments<S> {
 
     /// Bytes held, and those that it takes to use what is there.
     pub fn memory(&self) -> u64 {
-        let scratch = self.edges.capacity() * size_of::<Edge>() + self.keys.capacity() * size_of::<u64>();
+        let edges = (self.edges.capacity() + self.compacted.capacity()) * size_of::<Edge>();
+        let scratch = edges + self.keys.capacity() * size_of::<u64>();
         let nodes = size_of_val(&self.node_of_segment[..]);
         (scratch + nodes) as u64 + self.sets.memory() + self.sink.memory()
     }
@@ -216,11 +219,13 @@ impl<S: Sink> Segments<S> {
         let Some(&OpenUnit { unit, .. }) = self.units.last() else { unreachable!("a segment belongs to a unit") };
         self.open = false;
         let weight = work - self.started_at_work;
-        let mut edges = std::mem::take(&mut self.edges);
-        compact(&mut edges, &mut self.keys);
+        if !S::RAW {
+            self.compact();
+        }
+        let edges = std::mem::take(&mut self.edges);
         let node = self.emit(Node { weight, unit }, &edges);
-        edges.clear();
         self.edges = edges;
+        self.edges.clear();
         self.compact_at = COMPACT_MIN;
         self.node_of_segment.push(node);
         assert!(self.current < SEGMENT_MAX, "a graph that is full does not grow");
@@ -352,9 +357,14 @@ impl<S: Sink> Segments<S> {
     fn push(&mut self, edge: Edge) {
         self.edges.push(edge);
         if self.edges.len() >= self.compact_at {
-            compact(&mut self.edges, &mut self.keys);
+            self.compact();
             self.compact_at = (2 * self.edges.len()).max(COMPACT_MIN);
         }
+    }
+
+    fn compact(&mut self) {
+        distinct(&self.edges, &mut self.keys, &mut self.compacted);
+        std::mem::swap(&mut self.edges, &mut self.compacted);
     }
 
     /// Ends the run: closes every open unit and hands back the sink.
@@ -364,28 +374,4 @@ impl<S: Sink> Segments<S> {
         }
         self.sink
     }
-}
-
-/// Sorts by (from, kind, class) and keeps the first of equal ones in program order.
-fn compact(edges: &mut Vec<Edge>, keys: &mut Vec<u64>) {
-    /// Bits of a key that hold an edge's number.
-    const NUMBER: u32 = 24;
-    let key = |e: &Edge| u64::from(e.from) << 32 | u64::from(e.kind as u8) << 29 | u64::from(e.class as u8) << NUMBER;
-    const { assert!(KINDS.len() <= 8 && CLASSES.len() <= 32) };
-    if edges.len() >= 1 << NUMBER {
-        edges.sort_by_key(|e| (e.from, e.kind, e.class));
-        edges.dedup_by_key(|e| (e.from, e.kind, e.class));
-        return;
-    }
-    // Numbers are quicker to sort than edges.
-    keys.clear();
-    keys.extend((0..).zip(edges.iter()).map(|(number, e)| key(e) | number));
-    keys.sort_unstable();
-    keys.dedup_by_key(|key| *key >> NUMBER);
-    let before = edges.len();
-    for key in keys.iter() {
-        let edge = edges[(*key & ((1 << NUMBER) - 1)) as usize];
-        edges.push(edge);
-    }
-    edges.drain(..before);
 }

@@ -14,6 +14,8 @@ use crate::hints::large_list;
 /// Records that a reader fetches at a time.
 const BLOCK: u64 = 1 << 16;
 
+/// Records for which there is room from the start, at most.
+const ROOM_MAX: usize = 1 << 20;
 /// Room for what is pushed when a list is almost full.
 const SLACK: usize = 1 << 12;
 
@@ -49,7 +51,7 @@ pub struct Spill<R, const N: usize> {
 impl<R: Record<N>, const N: usize> Spill<R, N> {
     /// Holds about this many records in memory.
     pub fn new(held_max: usize) -> Spill<R, N> {
-        Spill { held: large_list(held_max.saturating_add(SLACK)), spilled: 0, file: None, held_max }
+        Spill { held: large_list(held_max.min(ROOM_MAX) + SLACK), spilled: 0, file: None, held_max }
     }
 
     /// All records.

@@ -218,9 +218,12 @@ pub const HOST_CHAIN: u16 = u16::MAX;
 
 /// Takes a run's units and nodes as they are finished, in order.
 pub trait Sink {
+    /// Whether it takes a node's edges as they come: in any order, some of them several times.
+    const RAW: bool = false;
+
     /// A unit begins; units are numbered in this order.
     fn unit(&mut self, unit: Unit);
-    /// A node with its edges, sorted by (from, kind, class); nodes are numbered in this order.
+    /// A node with its edges, each once and sorted by (from, kind, class) unless [`Sink::RAW`]; nodes are numbered in this order.
     fn node(&mut self, node: Node, edges: &[Edge]);
     /// Bytes held, and those that it will take to use what is there.
     fn memory(&self) -> u64;

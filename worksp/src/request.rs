@@ -11,6 +11,8 @@ use worksp_tracer::tracer::MEMORY_MAX_DEFAULT;
 use worksp_tracer::units::{UnitError, UnitSpec, Units};
 use worksp_tracer::{Granule, Offload, TooLarge, Trace, TracerOptions};
 
+use crate::ladder::{Sources, TraceAndSources};
+
 /// Tell the meter about this often, in operators.
 const METER_EVERY_OPS: u64 = 1 << 22;
 
@@ -58,6 +60,8 @@ pub enum Phase {
 pub struct Traced {
     /// The trace.
     pub trace: Trace,
+    /// What its ladder is climbed with.
+    pub sources: Sources,
     /// The units that were chosen, when none were given.
     pub choices: Vec<Choice>,
     /// How the program ended, in the recording and in the replay alike.
@@ -117,13 +121,14 @@ pub fn trace(
     let started = Instant::now();
     arm(&mut replay, Phase::Trace { work });
     let plan = units.plan();
-    let mut tracer = Offload::new(units, tracer_options(&module, recording, options), Trace::default());
+    let mut tracer = Offload::new(units, tracer_options(&module, recording, options), TraceAndSources::default());
     let replayed = replay.run(plan, &mut tracer, |_| {})?;
-    let (mut trace, info) = tracer.finish()?;
+    let (sink, info) = tracer.finish()?;
+    let (mut trace, sources) = sink.finish();
     trace.info = info;
     describe(&mut trace, &module, recording);
     let host_calls = recording.outcome().map_err(ReplayError::from)?.host_calls;
-    Ok(Traced { trace, choices, exit: replayed.exit, host_calls, profiling, tracing: started.elapsed() })
+    Ok(Traced { trace, sources, choices, exit: replayed.exit, host_calls, profiling, tracing: started.elapsed() })
 }
 
 fn tracer_options(module: &Module, recording: &Recording, options: &TraceOptions) -> TracerOptions {

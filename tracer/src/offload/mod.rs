@@ -1,7 +1,7 @@
-//! The tracer on a thread of its own, behind a filter.
+//! The tracer on a thread of its own, behind a filter, and its sink on another.
 //!
 //! ```text
-//! engine ─► filter ─► messages, in batches ─►│ channel │─► Tracer on the other thread
+//! engine ─► filter ─► messages, in batches ─►│ channel │─► Tracer ─► nodes, in batches ─►│ channel │─► distinct edges ─► sink
 //!           drops what the open segment         bounded     the same calls in the same order
 //!           is known to have done already
 //! ```
@@ -18,9 +18,11 @@ use worksp_engine::probe::{LocalRole, LoopRef, Probe, Rmw, Site, SiteId, Slot};
 
 mod filter;
 mod message;
+mod sink;
 
 use filter::Filter;
 use message::{Message, Operands, optional};
+use sink::SinkThread;
 
 use crate::layout::Layout;
 use crate::replay::HostObserver;
@@ -141,11 +143,14 @@ impl StackPointer {
     }
 }
 
+/// The tracer that takes the messages.
+type Behind<S> = Tracer<SinkThread<S>>;
+
 /// Where messages go.
 enum Consumer<S> {
-    Thread { sender: SyncSender<Vec<Message>>, spare: Receiver<Vec<Message>>, thread: JoinHandle<Tracer<S>> },
+    Thread { sender: SyncSender<Vec<Message>>, spare: Receiver<Vec<Message>>, thread: JoinHandle<Behind<S>> },
     /// There is no thread to be had: at once.
-    Inline(Box<Tracer<S>>, Operands),
+    Inline(Box<Behind<S>>, Operands),
 }
 
 /// Traces a run as [`Tracer`] does, on another thread. See the module's text.
@@ -181,8 +186,13 @@ impl<S> std::fmt::Debug for Offload<S> {
 }
 
 impl<S: Sink + Send + 'static> Offload<S> {
-    /// A tracer as [`Tracer::new`] makes it, on a thread of its own.
+    /// A tracer as [`Tracer::new`] makes it, on a thread of its own, and its sink on another; on the calling thread if there is no second
+    /// processor.
     pub fn new(units: Units, options: TracerOptions, sink: S) -> Offload<S> {
+        if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+            return Offload::inline(units, options, sink);
+        }
+        let sink = SinkThread::inline(sink).start();
         Offload::with_consumer(units, options, sink, |tracer| match on_thread(tracer) {
             Ok(consumer) => consumer,
             Err(tracer) => Consumer::Inline(tracer, Operands::default()),
@@ -191,10 +201,16 @@ impl<S: Sink + Send + 'static> Offload<S> {
 
     /// The same on the calling thread: what is left is the filter.
     pub fn inline(units: Units, options: TracerOptions, sink: S) -> Offload<S> {
+        let sink = SinkThread::inline(sink);
         Offload::with_consumer(units, options, sink, |tracer| Consumer::Inline(tracer, Operands::default()))
     }
 
-    fn with_consumer(units: Units, options: TracerOptions, sink: S, start: impl FnOnce(Box<Tracer<S>>) -> Consumer<S>) -> Offload<S> {
+    fn with_consumer(
+        units: Units,
+        options: TracerOptions,
+        sink: SinkThread<S>,
+        start: impl FnOnce(Box<Behind<S>>) -> Consumer<S>,
+    ) -> Offload<S> {
         let mut marks = Vec::new();
         let of_units = units.funcs().map(|func| (func, UNIT));
         for (func, mark) in of_units.chain(options.entry_points.funcs().map(|func| (func, ENTRY))) {
@@ -247,18 +263,16 @@ impl<S: Sink + Send + 'static> Offload<S> {
             let (segments, work) = tracer.extent();
             return Err(TooLarge { memory_max: self.memory_max, segments, work });
         }
-        Ok(tracer.finish())
+        let (sink, info) = tracer.finish();
+        Ok((sink.finish(), info))
     }
 }
 
-/// Starts the thread; hands the tracer back when there is none to be had, or no second processor for it.
-fn on_thread<S: Sink + Send + 'static>(tracer: Box<Tracer<S>>) -> Result<Consumer<S>, Box<Tracer<S>>> {
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        return Err(tracer);
-    }
+/// Starts the thread; hands the tracer back when there is none to be had.
+fn on_thread<S: Sink + Send + 'static>(tracer: Box<Behind<S>>) -> Result<Consumer<S>, Box<Behind<S>>> {
     let (sender, receiver) = sync_channel::<Vec<Message>>(WAITING);
     let (recycle, spare) = channel();
-    let (hand_over, take) = channel::<Box<Tracer<S>>>();
+    let (hand_over, take) = channel::<Box<Behind<S>>>();
     let spawned = std::thread::Builder::new().name("tracer".into()).spawn(move || {
         let mut tracer = take.recv().expect("the tracer is handed over before anything else");
         let mut operands = Operands::default();

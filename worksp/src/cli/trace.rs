@@ -163,7 +163,7 @@ pub(crate) fn trace(recording: &Recording, options: &TraceOptions) -> Result<Tra
 
 /// Prints a trace's ladder and how long it took.
 pub(crate) fn show(traced: &Traced, view: &View) -> Result<(), Failure> {
-    let ladder = Ladder::of(&traced.trace, view.burden)?;
+    let ladder = Ladder::with(&traced.trace, &traced.sources, view.burden)?;
     if view.json {
         println!("{}", LadderJson::new(&traced.trace, &ladder).to_line());
         return Ok(());

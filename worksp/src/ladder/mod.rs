@@ -23,7 +23,8 @@ use worksp_tracer::trace::{Check, Checks, Edge, NodeIdx, Trace, Witness};
 
 use passes::{Fit, LANES, Time};
 use path::Path;
-use sources::Sources;
+
+pub use sources::{Sources, TraceAndSources};
 
 use EdgeClass::{Allocator, Delta, Host, Induction, Output, Reduction, Sp, Stack, StackDead};
 use EdgeKind::{Result, War, Waw};
@@ -213,7 +214,15 @@ impl Ladder {
     /// # Errors
     /// When edges that did not fit into memory cannot be read back.
     pub fn of(trace: &Trace, burden: u64) -> io::Result<Ladder> {
-        climb(trace, &Sources::of(trace)?, burden)
+        Ladder::with(trace, &Sources::of(trace)?, burden)
+    }
+
+    /// Climbs it with the trace's sources, which are there already.
+    ///
+    /// # Errors
+    /// As [`Ladder::of`].
+    pub fn with(trace: &Trace, sources: &Sources, burden: u64) -> io::Result<Ladder> {
+        climb(trace, sources, burden)
     }
 
     /// Work over span. A run of no work has parallelism 1.

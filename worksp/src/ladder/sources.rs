@@ -10,8 +10,9 @@
 use std::io;
 
 use worksp_tracer::edge::{CLASSES, EdgeClass, EdgeKind, KINDS};
+use worksp_tracer::hints::push_large;
 use worksp_tracer::spill::Spill;
-use worksp_tracer::trace::{Edge, Node, NodeIdx, Trace};
+use worksp_tracer::trace::{Edge, Node, NodeIdx, Sink, Trace, Unit};
 
 /// Sources that are held in memory at most, unless the file cannot be written: 8 MiB.
 const HELD_MAX: usize = 1 << 20;
@@ -115,7 +116,8 @@ impl Sets {
 }
 
 /// All sources of a trace, within a bound of memory.
-pub(super) struct Sources {
+#[derive(Debug)]
+pub struct Sources {
     /// By number.
     pub(super) sets: Vec<EdgeSet>,
     /// Whether a source of a node may be listed several times, with a part of its edges each.
@@ -134,19 +136,9 @@ impl Sources {
     /// Holds about this many, and tells about this many sets apart.
     pub(super) fn within(trace: &Trace, held_max: usize, sets_max: usize) -> io::Result<Sources> {
         let nodes = trace.nodes();
-        let counts = Vec::with_capacity(nodes.len());
-        let mut found = Sources { sets: Vec::new(), has_torn: false, counts, all: Spill::new(held_max) };
-        let (mut sets, mut of_node) = (Sets::new(sets_max), Vec::new());
-        trace.for_each(|node, edges| {
-            of_node.clear();
-            for of_one in edges.chunk_by(|a, b| a.from == b.from) {
-                found.has_torn |= sets.sources(of_one, |edge| is_charged(edge, &node, nodes), &mut of_node);
-            }
-            found.counts.push(of_node.len() as u32);
-            found.all.push(&of_node);
-        })?;
-        found.sets = sets.sets;
-        Ok(found)
+        let mut builder = Builder::within(held_max, sets_max);
+        trace.for_each(|node, edges| builder.push(&node, edges, nodes))?;
+        Ok(builder.finish())
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -187,6 +179,69 @@ impl Sources {
             end = start;
         }
         Ok(())
+    }
+}
+
+/// Sources as their nodes come.
+struct Builder {
+    found: Sources,
+    sets: Sets,
+    of_node: Vec<Source>,
+}
+
+impl Builder {
+    fn within(held_max: usize, sets_max: usize) -> Builder {
+        let found = Sources { sets: Vec::new(), has_torn: false, counts: Vec::new(), all: Spill::new(held_max) };
+        Builder { found, sets: Sets::new(sets_max), of_node: Vec::new() }
+    }
+
+    /// The next node; `nodes` are those before it, at least.
+    fn push(&mut self, node: &Node, edges: &[Edge], nodes: &[Node]) {
+        self.of_node.clear();
+        for of_one in edges.chunk_by(|a, b| a.from == b.from) {
+            self.found.has_torn |= self.sets.sources(of_one, |edge| is_charged(edge, node, nodes), &mut self.of_node);
+        }
+        push_large(&mut self.found.counts, self.of_node.len() as u32);
+        self.found.all.push(&self.of_node);
+    }
+
+    fn finish(self) -> Sources {
+        Sources { sets: self.sets.sets, ..self.found }
+    }
+}
+
+/// Takes a trace and its sources in one go.
+pub struct TraceAndSources {
+    trace: Trace,
+    sources: Builder,
+}
+
+impl Default for TraceAndSources {
+    fn default() -> TraceAndSources {
+        TraceAndSources { trace: Trace::default(), sources: Builder::within(HELD_MAX, SETS_MAX) }
+    }
+}
+
+impl TraceAndSources {
+    /// Both of them.
+    pub fn finish(self) -> (Trace, Sources) {
+        (self.trace, self.sources.finish())
+    }
+}
+
+impl Sink for TraceAndSources {
+    fn unit(&mut self, unit: Unit) {
+        self.trace.unit(unit);
+    }
+
+    fn node(&mut self, node: Node, edges: &[Edge]) {
+        self.sources.push(&node, edges, self.trace.nodes());
+        self.trace.node(node, edges);
+    }
+
+    fn memory(&self) -> u64 {
+        let found = &self.sources.found;
+        self.trace.memory() + size_of_val(&found.counts[..]) as u64 + found.all.memory()
     }
 }
 
