@@ -13,12 +13,18 @@ const BATCH: usize = 1 << 15;
 /// Batches that wait at most.
 const WAITING: usize = 4;
 
-#[derive(Default, Debug)]
+#[derive(Debug)]
 struct Batch {
     units: Vec<Unit>,
     /// Nodes, and how many edges each has.
     nodes: Vec<(Node, usize)>,
     edges: Vec<Edge>,
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch { units: Vec::new(), nodes: Vec::with_capacity(BATCH / 8), edges: Vec::with_capacity(BATCH + BATCH / 4) }
+    }
 }
 
 /// Where batches go.
