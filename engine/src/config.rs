@@ -50,6 +50,8 @@ pub struct Config {
     /// The form of exceptions that came before: `try`, `catch`, `catch_all`, `delegate`, `rethrow`. Needs
     /// [`exceptions`](Config::exceptions) for tags and `throw`. On by default.
     pub legacy_exceptions: bool,
+    /// 128-bit arithmetic on pairs of i64: `i64.add128`, `i64.sub128`, `i64.mul_wide_s`, `i64.mul_wide_u`. On by default.
+    pub wide_arithmetic: bool,
 }
 
 impl Default for Config {
@@ -62,6 +64,7 @@ impl Default for Config {
             relaxed_simd: true,
             exceptions: true,
             legacy_exceptions: true,
+            wide_arithmetic: true,
         }
     }
 }

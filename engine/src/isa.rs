@@ -140,6 +140,8 @@ macro_rules! for_each_single {
             VectorSelectS vector_select_slot; VectorSelectA vector_select_acc;
             VectorGlobalGet vector_global_get::<S, P>; VectorGlobalSet vector_global_set::<S, P>;
             VectorLoadOther vector_load_other::<S, P>; LaneLoadOther lane_load_other::<S, P>; FrameStoreOther frame_store_other::<S, P>;
+            // wide arithmetic
+            Add128 add128; Sub128 sub128; MulWideS mul_wide_s; MulWideU mul_wide_u;
             // control
             Charge charge; Jump jump; BrTableS br_table_slot; BrTableA br_table_acc; Unreachable unreachable;
             Call call::<S, P>; CallImport call_import::<S, P>; CallIndirect call_indirect::<S, P>;

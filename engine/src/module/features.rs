@@ -5,14 +5,16 @@ use wasmparser::{Operator, Parser, Payload, TypeRef, ValidPayload, Validator, Wa
 use crate::config::Config;
 use crate::error::Error;
 
-/// WebAssembly 2.0 with relaxed SIMD, tail calls, extended constants, multiple memories and exceptions in both forms.
+/// WebAssembly 2.0 with relaxed SIMD, tail calls, extended constants, multiple memories, exceptions in both forms and wide
+/// arithmetic.
 const SUPPORTED: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::RELAXED_SIMD)
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST)
     .union(WasmFeatures::MULTI_MEMORY)
     .union(WasmFeatures::EXCEPTIONS)
-    .union(WasmFeatures::LEGACY_EXCEPTIONS);
+    .union(WasmFeatures::LEGACY_EXCEPTIONS)
+    .union(WasmFeatures::WIDE_ARITHMETIC);
 
 /// What of that a configuration switches off.
 fn switched_off(config: &Config) -> WasmFeatures {
@@ -21,6 +23,7 @@ fn switched_off(config: &Config) -> WasmFeatures {
         (config.relaxed_simd, WasmFeatures::RELAXED_SIMD),
         (config.exceptions, WasmFeatures::EXCEPTIONS),
         (config.legacy_exceptions, WasmFeatures::LEGACY_EXCEPTIONS),
+        (config.wide_arithmetic, WasmFeatures::WIDE_ARITHMETIC),
     ];
     switches.iter().filter(|(on, _)| !on).fold(WasmFeatures::empty(), |off, (_, feature)| off | *feature)
 }

@@ -157,6 +157,10 @@ impl Translator<'_> {
             | Operator::F32ReinterpretI32
             | Operator::F64ReinterpretI64
             | Operator::I64ExtendI32U => self.same_bits(),
+            Operator::I64Add128 => self.wide(Single::Add128, 4),
+            Operator::I64Sub128 => self.wide(Single::Sub128, 4),
+            Operator::I64MulWideS => self.wide(Single::MulWideS, 2),
+            Operator::I64MulWideU => self.wide(Single::MulWideU, 2),
             _ => self.computed(op),
         }
     }
@@ -232,6 +236,18 @@ impl Translator<'_> {
         let opcode = isa::unary(op, place).expect("a place has a shape");
         let at = self.code.emit(opcode, &[self.result_field(), place.field()]);
         self.push_result(at, false);
+    }
+
+    /// An operator on slots whose two results go to the slots of their heights; it leaves the accumulator alone.
+    fn wide(&mut self, op: Single, operands: usize) {
+        let mut fields = [0; 5];
+        for field in fields[1..=operands].iter_mut().rev() {
+            *field = self.slot_field();
+        }
+        fields[0] = self.result_field();
+        self.code.single(op, &fields[..=operands]);
+        self.push(Value::new(Home::Canonical));
+        self.push(Value::new(Home::Canonical));
     }
 
     /// An operator that leaves the slot's bits as they are. It is a use all the same, and its result is no local any more.
