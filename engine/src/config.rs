@@ -52,6 +52,8 @@ pub struct Config {
     pub legacy_exceptions: bool,
     /// 128-bit arithmetic on pairs of i64: `i64.add128`, `i64.sub128`, `i64.mul_wide_s`, `i64.mul_wide_u`. On by default.
     pub wide_arithmetic: bool,
+    /// Memories whose pages are single bytes instead of 64 KiB. On by default.
+    pub custom_page_sizes: bool,
 }
 
 impl Default for Config {
@@ -65,6 +67,7 @@ impl Default for Config {
             exceptions: true,
             legacy_exceptions: true,
             wide_arithmetic: true,
+            custom_page_sizes: true,
         }
     }
 }

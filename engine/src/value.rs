@@ -306,13 +306,27 @@ pub struct GlobalType {
     pub mutable: bool,
 }
 
-/// The type of a linear memory; sizes are in pages of 64 KiB.
+/// The type of a linear memory; sizes are in its own pages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryType {
     /// Pages at the start.
     pub min: u64,
     /// Pages at most, if the module says so.
     pub max: Option<u64>,
+    /// The binary logarithm of a page's bytes: 16, or 0 with custom page sizes.
+    pub page_bytes_log2: u8,
+}
+
+impl MemoryType {
+    /// An ordinary memory: 32-bit addresses, pages of 64 KiB.
+    pub fn new(min: u64, max: Option<u64>) -> MemoryType {
+        MemoryType { min, max, page_bytes_log2: 16 }
+    }
+
+    /// Bytes of one page.
+    pub fn page_bytes(&self) -> u64 {
+        1 << self.page_bytes_log2
+    }
 }
 
 /// The type of a table.
@@ -350,7 +364,10 @@ impl fmt::Display for ExternType {
         match self {
             ExternType::Func(ty) => write!(f, "function {ty}"),
             ExternType::Table(ty) => write!(f, "table of {} {}", limits(ty.min, ty.max), ty.element),
-            ExternType::Memory(ty) => write!(f, "memory of {} pages", limits(ty.min, ty.max)),
+            ExternType::Memory(ty) => {
+                write!(f, "memory of {} pages", limits(ty.min, ty.max))?;
+                if ty.page_bytes_log2 == 16 { Ok(()) } else { write!(f, " of {} bytes", ty.page_bytes()) }
+            }
             ExternType::Tag(ty) => write!(f, "tag {ty}"),
             ExternType::Global(ty) => write!(f, "{} global {}", if ty.mutable { "mutable" } else { "constant" }, ty.content),
         }

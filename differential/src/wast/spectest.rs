@@ -32,7 +32,7 @@ pub(super) fn define(linker: &mut Linker, store: &mut Store) -> Result<(), Error
         let global = store.new_global(GlobalType { content: value.ty(), mutable: false }, value)?;
         linker.define("spectest", name, Extern::Global(global));
     }
-    let memory = store.new_memory(MemoryType { min: 1, max: Some(2) })?;
+    let memory = store.new_memory(MemoryType::new(1, Some(2)))?;
     linker.define("spectest", "memory", Extern::Memory(memory));
     let table = TableType { element: FuncRef, min: 10, max: Some(20) };
     let table = store.new_table(table, Val::FuncRef(None))?;

@@ -201,7 +201,8 @@ fn table_type(ty: wasmparser::TableType) -> Result<TableType, Error> {
 }
 
 fn memory_type(ty: wasmparser::MemoryType) -> MemoryType {
-    MemoryType { min: ty.initial, max: ty.maximum }
+    let page_bytes_log2 = ty.page_size_log2.map_or(16, |log2| log2 as u8);
+    MemoryType { min: ty.initial, max: ty.maximum, page_bytes_log2 }
 }
 
 fn data_segment(data: wasmparser::Data<'_>) -> Result<DataSegment, Error> {

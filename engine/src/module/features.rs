@@ -5,8 +5,8 @@ use wasmparser::{Operator, Parser, Payload, TypeRef, ValidPayload, Validator, Wa
 use crate::config::Config;
 use crate::error::Error;
 
-/// WebAssembly 2.0 with relaxed SIMD, tail calls, extended constants, multiple memories, exceptions in both forms and wide
-/// arithmetic.
+/// WebAssembly 2.0 with relaxed SIMD, tail calls, extended constants, multiple memories, exceptions in both forms, wide arithmetic
+/// and custom page sizes.
 const SUPPORTED: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::RELAXED_SIMD)
     .union(WasmFeatures::TAIL_CALL)
@@ -14,7 +14,8 @@ const SUPPORTED: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::MULTI_MEMORY)
     .union(WasmFeatures::EXCEPTIONS)
     .union(WasmFeatures::LEGACY_EXCEPTIONS)
-    .union(WasmFeatures::WIDE_ARITHMETIC);
+    .union(WasmFeatures::WIDE_ARITHMETIC)
+    .union(WasmFeatures::CUSTOM_PAGE_SIZES);
 
 /// What of that a configuration switches off.
 fn switched_off(config: &Config) -> WasmFeatures {
@@ -24,6 +25,7 @@ fn switched_off(config: &Config) -> WasmFeatures {
         (config.exceptions, WasmFeatures::EXCEPTIONS),
         (config.legacy_exceptions, WasmFeatures::LEGACY_EXCEPTIONS),
         (config.wide_arithmetic, WasmFeatures::WIDE_ARITHMETIC),
+        (config.custom_page_sizes, WasmFeatures::CUSTOM_PAGE_SIZES),
     ];
     switches.iter().filter(|(on, _)| !on).fold(WasmFeatures::empty(), |off, (_, feature)| off | *feature)
 }

@@ -251,7 +251,9 @@ fn matches(expected: &ExternType, found: &ExternType) -> bool {
             expected == found || (!expected.mutable && !found.mutable && found.content.is_subtype_of(expected.content))
         }
         (ExternType::Tag(expected), ExternType::Tag(found)) => expected == found,
-        (ExternType::Memory(expected), ExternType::Memory(found)) => limits(expected.min, expected.max, found.min, found.max),
+        (ExternType::Memory(expected), ExternType::Memory(found)) => {
+            expected.page_bytes_log2 == found.page_bytes_log2 && limits(expected.min, expected.max, found.min, found.max)
+        }
         (ExternType::Table(expected), ExternType::Table(found)) => {
             expected.element == found.element && limits(expected.min, expected.max, found.min, found.max)
         }
@@ -271,7 +273,7 @@ mod tests {
 
     #[test]
     fn imports_match_by_the_rules_of_subtyping() {
-        let memory = |min, max| ExternType::Memory(MemoryType { min, max });
+        let memory = |min, max| ExternType::Memory(MemoryType::new(min, max));
         let table = |element, min, max| ExternType::Table(TableType { element, min, max });
         let global = |mutable| ExternType::Global(GlobalType { content: ValType::I32, mutable });
         let check = |expected: ExternType, found: ExternType, answer: bool| {
@@ -282,6 +284,10 @@ mod tests {
         check(memory(1, Some(3)), memory(2, Some(3)), true);
         check(memory(1, Some(3)), memory(2, Some(4)), false);
         check(memory(3, None), memory(2, None), false);
+        let of_bytes = ExternType::Memory(MemoryType { page_bytes_log2: 0, ..MemoryType::new(1, None) });
+        check(of_bytes.clone(), of_bytes.clone(), true);
+        check(of_bytes.clone(), memory(1, None), false);
+        check(memory(0, None), of_bytes, false);
         check(table(ValType::FuncRef, 0, None), table(ValType::ExternRef, 0, None), false);
         check(table(ValType::FuncRef, 0, Some(9)), table(ValType::FuncRef, 5, Some(8)), true);
         check(global(true), global(false), false);
@@ -313,7 +319,7 @@ mod tests {
     #[test]
     fn segments_before_a_trap_stay_written() {
         let mut store = Store::new(&Engine::default());
-        let memory = store.new_memory(MemoryType { min: 1, max: None }).unwrap();
+        let memory = store.new_memory(MemoryType::new(1, None)).unwrap();
         let table = store.new_table(TableType { element: ValType::FuncRef, min: 2, max: None }, Val::FuncRef(None)).unwrap();
         let text = r#"(module (import "e" "m" (memory 1)) (import "e" "t" (table 2 funcref)) (func $f)
             (elem (i32.const 1) $f) (data (i32.const 0) "a") (data (i32.const 65536) "b") (data (i32.const 1) "c"))"#;
