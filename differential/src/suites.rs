@@ -21,6 +21,10 @@ pub fn all() -> Vec<TestFile<'static>> {
         Proposal::Simd,
         Proposal::RelaxedSimd,
         Proposal::ExceptionHandling,
+        Proposal::WideArithmetic,
+        Proposal::CustomPageSizes,
+        Proposal::Memory64,
+        Proposal::Threads,
     ];
     let files = versions.into_iter().flat_map(spec).chain(proposals.into_iter().flat_map(proposal));
     files.filter(|file| !OTHER_FEATURES.iter().any(|(other, _)| *other == name(file))).collect()
@@ -44,6 +48,8 @@ pub struct Skip {
 
 const MULTIPLE_MEMORIES: &str = "refused in WebAssembly 2.0, valid with the multi-memory proposal";
 const MEMORY_INDEX: &str = "a reserved byte in WebAssembly 2.0, a memory index with the multi-memory proposal";
+const LONG_INTEGER: &str = "too long for 32 bits in WebAssembly 2.0, valid with the memory64 proposal";
+/*T*/const MULTIPLE_TABLES: &str = "refused in WebAssembly 1.0, valid with reference types";
 const SEGMENT: &str = "a link error in WebAssembly 1.0, a trap since the bulk memory proposal";
 const WRITTEN: &str = "segments before one that traps stay written since the bulk memory proposal";
 const BR_TABLE: &str = "unreachable operands of br_table may match labels of different types since WebAssembly 2.0";
@@ -118,6 +124,40 @@ pub const SKIPS: &[Skip] = &[
     Skip { file: "exceptions/try_table.wast", line: 466, reason: TYPED_REFERENCES },
     Skip { file: "exceptions/try_table.wast", line: 467, reason: TYPED_REFERENCES },
     Skip { file: "exceptions/try_table.wast", line: 468, reason: TYPED_REFERENCES },
+    Skip { file: "wasm-v1/binary-leb128.wast", line: 216, reason: LONG_INTEGER },
+    Skip { file: "wasm-v1/binary-leb128.wast", line: 224, reason: LONG_INTEGER },
+    Skip { file: "wasm-v1/binary-leb128.wast", line: 403, reason: LONG_INTEGER },
+    Skip { file: "wasm-v1/binary-leb128.wast", line: 460, reason: LONG_INTEGER },
+    Skip { file: "wasm-v2/binary-leb128.wast", line: 217, reason: LONG_INTEGER },
+    Skip { file: "wasm-v2/binary-leb128.wast", line: 225, reason: LONG_INTEGER },
+    Skip { file: "reference-types/binary-leb128.wast", line: 217, reason: LONG_INTEGER },
+    Skip { file: "reference-types/binary-leb128.wast", line: 225, reason: LONG_INTEGER },
+    Skip { file: "reference-types/binary-leb128.wast", line: 404, reason: LONG_INTEGER },
+    Skip { file: "reference-types/binary-leb128.wast", line: 461, reason: LONG_INTEGER },
+    Skip { file: "reference-types/binary.wast", line: 157, reason: LONG_INTEGER },
+    Skip { file: "reference-types/binary.wast", line: 354, reason: LONG_INTEGER },
+    Skip { file: "reference-types/binary.wast", line: 362, reason: LONG_INTEGER },
+    Skip { file: "reference-types/binary.wast", line: 419, reason: LONG_INTEGER },
+    Skip { file: "memory64/binary.wast", line: 876, reason: MEMORY_INDEX },
+    Skip { file: "memory64/binary.wast", line: 896, reason: MEMORY_INDEX },
+    Skip { file: "memory64/binary.wast", line: 915, reason: MEMORY_INDEX },
+    Skip { file: "memory64/binary.wast", line: 934, reason: MEMORY_INDEX },
+    Skip { file: "memory64/binary.wast", line: 973, reason: MEMORY_INDEX },
+    Skip { file: "memory64/binary.wast", line: 992, reason: MEMORY_INDEX },
+    Skip { file: "memory64/binary.wast", line: 1010, reason: MEMORY_INDEX },
+    Skip { file: "memory64/binary.wast", line: 1028, reason: MEMORY_INDEX },
+    Skip { file: "memory64/memory.wast", line: 10, reason: MULTIPLE_MEMORIES },
+    Skip { file: "memory64/memory.wast", line: 11, reason: MULTIPLE_MEMORIES },
+    Skip { file: "memory64/memory64.wast", line: 8, reason: MULTIPLE_MEMORIES },
+    Skip { file: "memory64/memory64.wast", line: 9, reason: MULTIPLE_MEMORIES },
+/*T*/    Skip { file: "threads/imports.wast", line: 309, reason: MULTIPLE_TABLES },
+    Skip { file: "threads/imports.wast", line: 313, reason: MULTIPLE_TABLES },
+    Skip { file: "threads/imports.wast", line: 317, reason: MULTIPLE_TABLES },
+    Skip { file: "threads/imports.wast", line: 404, reason: MULTIPLE_MEMORIES },
+    Skip { file: "threads/imports.wast", line: 408, reason: MULTIPLE_MEMORIES },
+    Skip { file: "threads/imports.wast", line: 412, reason: MULTIPLE_MEMORIES },
+    Skip { file: "threads/memory.wast", line: 14, reason: MULTIPLE_MEMORIES },
+    Skip { file: "threads/memory.wast", line: 15, reason: MULTIPLE_MEMORIES },
 ];
 
 /// The name by which a suite's file is listed: `suite/file.wast`.

@@ -54,6 +54,10 @@ pub struct Config {
     pub wide_arithmetic: bool,
     /// Memories whose pages are single bytes instead of 64 KiB. On by default.
     pub custom_page_sizes: bool,
+    /// Memories and tables with 64-bit indices. On by default.
+    pub memory64: bool,
+    /// Shared memories and atomic operators, for a single agent: a wait without timeout traps instead of never ending. On by default.
+    pub threads: bool,
 }
 
 impl Default for Config {
@@ -68,6 +72,8 @@ impl Default for Config {
             legacy_exceptions: true,
             wide_arithmetic: true,
             custom_page_sizes: true,
+            memory64: true,
+            threads: true,
         }
     }
 }

@@ -17,7 +17,9 @@ const GRAIN: usize = 1 << 16;
 
 /// Pages of the largest memory of a type.
 fn pages_max(ty: &MemoryType) -> u64 {
-    ((1u64 << 32) >> ty.page_bytes_log2).min(u64::from(u32::MAX))
+    let bytes = if ty.index64 { 1u128 << 64 } else { 1 << 32 };
+    let most = if ty.index64 { u64::MAX } else { u64::from(u32::MAX) };
+    u64::try_from(bytes >> ty.page_bytes_log2).map_or(most, |pages| pages.min(most))
 }
 
 /// A linear memory. `base..base + reserved` is address space of ours; `base..base + len` can be read and written.

@@ -391,12 +391,10 @@ mod tests {
             }
             other => panic!("{text}: {other:?}"),
         };
-        check("(module (memory 1 2 shared))", "uses threads");
-        check("(module (memory i64 1))", "uses 64-bit memories");
         check("(module (type (struct)))", "garbage-collected types");
         check("(module (func (param (ref func))))", "uses typed function references");
         check("(component)", "component");
-        check("(module (memory i64 1 2 shared))", "uses threads (shared memories and atomics), 64-bit memories");
+        check("(module (type (struct)) (func (param (ref func))))", "uses typed function references, garbage-collected types (gc)");
     }
 
     #[test]
@@ -428,10 +426,30 @@ mod tests {
         assert!(Module::from_text(&Engine::default(), legacy).is_ok());
         assert!(Module::from_text(&Engine::new(no_relaxed()), load).is_ok());
         assert!(Module::from_text(&Engine::default(), relaxed).is_ok());
+        let off = |off: fn(&mut Config)| {
+            let mut config = Config::default();
+            off(&mut config);
+            config
+        };
+        let add = "(module (func (drop (drop (i64.mul_wide_u (i64.const 1) (i64.const 2))))))";
+        check(off(|c| c.wide_arithmetic = false), add, "uses wide arithmetic (i64.mul_wide_u at offset 0x");
+        check(off(|c| c.custom_page_sizes = false), "(module (memory 1 (pagesize 1)))", "uses custom page sizes");
+        check(off(|c| c.memory64 = false), "(module (memory i64 1))", "uses 64-bit memories and tables (memory64)");
+        check(off(|c| c.memory64 = false), "(module (table i64 1 funcref))", "uses 64-bit memories and tables (memory64)");
+        check(off(|c| c.threads = false), "(module (memory 1 2 shared))", "uses threads (shared memories and atomics)");
+        check(off(|c| c.threads = false), "(module (func (atomic.fence)))", "(atomic.fence at offset 0x");
+        let add = "(module (memory 1) (func (drop (i32.atomic.rmw8.add_u (i32.const 0) (i32.const 1)))))";
+        check(off(|c| c.threads = false), add, "(i32.atomic.rmw8.add_u at offset 0x");
+        let both = |c: &mut Config| (c.threads, c.memory64) = (false, false);
+        check(off(both), "(module (memory i64 1 2 shared))", "uses threads (shared memories and atomics), 64-bit memories");
+        // What is too long for 32 bits is broken as long as there is nothing of 64.
+        let long = b"\0asm\x01\0\0\0\x05\x08\x01\0\x82\x80\x80\x80\x80\0";
+        assert!(matches!(Module::new(&Engine::new(off(|c| c.memory64 = false)), long), Err(Error::Invalid { .. })));
+        assert!(Module::new(&Engine::default(), long).is_ok());
         // With something that is missing altogether, switching on would not help.
-        let both = "(module (memory i64 1) (func (drop (v128.load (i64.const 0)))))";
+        let both = "(module (type (struct)) (memory 1) (func (drop (v128.load (i32.const 0)))))";
         let error = Module::from_text(&Engine::new(no_simd()), both).unwrap_err();
-        assert!(matches!(error, Error::Unsupported { .. }) && error.to_string().contains("uses SIMD, 64-bit memories"), "{error}");
+        assert!(matches!(error, Error::Unsupported { .. }) && error.to_string().contains("uses SIMD, garbage-collected"), "{error}");
     }
 
     #[test]

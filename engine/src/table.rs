@@ -63,14 +63,14 @@ mod tests {
     #[test]
     fn growth_stops_at_the_smaller_maximum() {
         let limits = Limits { table_elements_max: 10, ..Limits::default() };
-        let make = |min, max| Table::new(TableType { element: ValType::FuncRef, min, max }, Val::FuncRef(None), &limits);
+        let make = |min, max| Table::new(TableType::new(ValType::FuncRef, min, max), Val::FuncRef(None), &limits);
         let mut table = make(1, Some(3)).unwrap();
         assert_eq!((table.grow(2, 5), table.grow(1, 5)), (Some(1), None));
         assert_eq!(table.elems, [0, 5, 5]);
         let mut table = make(1, None).unwrap();
         assert_eq!((table.grow(9, 0), table.grow(1, 0), table.grow(u64::MAX, 0)), (Some(1), None, None));
         assert!(matches!(make(11, None), Err(Error::Limit { wanted: 11, limit: 10, .. })));
-        let ty = TableType { element: ValType::ExternRef, min: 0, max: None };
+        let ty = TableType::new(ValType::ExternRef, 0, None);
         assert!(matches!(Table::new(ty, Val::FuncRef(None), &limits), Err(Error::BadWrite(_))));
     }
 }

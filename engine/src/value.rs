@@ -315,12 +315,16 @@ pub struct MemoryType {
     pub max: Option<u64>,
     /// The binary logarithm of a page's bytes: 16, or 0 with custom page sizes.
     pub page_bytes_log2: u8,
+    /// Whether addresses and sizes are 64-bit.
+    pub index64: bool,
+    /// Whether agents could share it; it has a maximum then.
+    pub shared: bool,
 }
 
 impl MemoryType {
     /// An ordinary memory: 32-bit addresses, pages of 64 KiB.
     pub fn new(min: u64, max: Option<u64>) -> MemoryType {
-        MemoryType { min, max, page_bytes_log2: 16 }
+        MemoryType { min, max, page_bytes_log2: 16, index64: false, shared: false }
     }
 
     /// Bytes of one page.
@@ -338,6 +342,15 @@ pub struct TableType {
     pub min: u64,
     /// Elements at most, if the module says so.
     pub max: Option<u64>,
+    /// Whether indices and sizes are 64-bit.
+    pub index64: bool,
+}
+
+impl TableType {
+    /// A table with 32-bit indices.
+    pub fn new(element: ValType, min: u64, max: Option<u64>) -> TableType {
+        TableType { element, min, max, index64: false }
+    }
 }
 
 /// The type of anything that can be imported or exported.
@@ -361,11 +374,13 @@ impl fmt::Display for ExternType {
             Some(max) => format!("{min}..={max}"),
             None => format!("{min}.."),
         };
+        let wide = |index64: bool| if index64 { "64-bit " } else { "" };
         match self {
             ExternType::Func(ty) => write!(f, "function {ty}"),
-            ExternType::Table(ty) => write!(f, "table of {} {}", limits(ty.min, ty.max), ty.element),
+            ExternType::Table(ty) => write!(f, "{}table of {} {}", wide(ty.index64), limits(ty.min, ty.max), ty.element),
             ExternType::Memory(ty) => {
-                write!(f, "memory of {} pages", limits(ty.min, ty.max))?;
+                let shared = if ty.shared { "shared " } else { "" };
+                write!(f, "{shared}{}memory of {} pages", wide(ty.index64), limits(ty.min, ty.max))?;
                 if ty.page_bytes_log2 == 16 { Ok(()) } else { write!(f, " of {} bytes", ty.page_bytes()) }
             }
             ExternType::Tag(ty) => write!(f, "tag {ty}"),

@@ -102,7 +102,7 @@ macro_rules! leave_to_host {
 /// Resolves an indirect call's callee: `table index type` in the fields named.
 macro_rules! resolve {
     ($cx:ident, $ip:ident, $sp:ident, $site:expr, $table:expr, $index:expr, $ty:expr) => {{
-        let index = u64::from(slot!($sp, $index) as u32);
+        let index = slot!($sp, $index);
         let Some(&raw) = table($cx, $table).elems.get(index as usize) else { trap!($cx, $ip, $sp, TrapKind::UndefinedElement) };
         if raw == 0 { trap!($cx, $ip, $sp, TrapKind::IndirectCallToNull) }
         let id = (raw - 1) as u32;

@@ -12,6 +12,7 @@
 //! wait, be saved, or enter the guest again.
 
 mod alu;
+mod atomic;
 mod control;
 pub(crate) mod cx;
 mod event;
@@ -25,6 +26,7 @@ mod vector_memory;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -83,7 +85,12 @@ pub(crate) struct State {
     plans: FxHashMap<u32, Arc<TracePlan>>,
     sites: SiteTable,
     meter: Option<Meter>,
+    /// Who lets time pass.
+    pause: Option<Pause>,
 }
+
+/// Lets time pass.
+type Pause = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// Who is told how far counted runs have come.
 struct Meter {
@@ -159,6 +166,17 @@ impl Default for State {
             plans: FxHashMap::default(),
             sites: SiteTable::default(),
             meter: None,
+            pause: None,
+        }
+    }
+}
+
+impl State {
+    /// Lets time pass for a wait that ends by its timeout.
+    fn pause(&self, time: Duration) {
+        match &self.pause {
+            Some(pause) => pause(time),
+            None => std::thread::sleep(time),
         }
     }
 }
@@ -185,6 +203,7 @@ impl Drop for Stack {
 /// All handlers for one pair of state view and probe, by opcode.
 fn handler_table<S: StateView, P: Probe>() -> Arc<[Handler]> {
     use alu::*;
+    use atomic::*;
     use control::*;
     use event::*;
     use exception::*;
@@ -197,6 +216,7 @@ fn handler_table<S: StateView, P: Probe>() -> Arc<[Handler]> {
     memory::push_handlers::<S, P>(&mut handlers);
     vector::push_handlers(&mut handlers);
     vector_memory::push_handlers::<S, P>(&mut handlers);
+    memory::push_handlers64::<S, P>(&mut handlers);
     macro_rules! singles {
         ($($v:ident $h:ident $(::<$($g:ident),*>)?;)*) => { handlers.extend([$($h $(::<$($g),*>)? as Handler),*]) };
     }
@@ -229,6 +249,12 @@ impl Store {
     /// Has `tell` called with the work so far about every `every` units of work, in runs that count it.
     pub fn on_work(&mut self, every: u64, tell: Arc<dyn Fn(u64) + Send + Sync>) {
         self.exec.meter = Some(Meter { every: i64::try_from(every.max(1)).unwrap_or(UNLIMITED), tell });
+    }
+
+    /// Has `pause` called where the program waits for a time (`memory.atomic.wait32` and `wait64`), instead of sleeping so long: what a
+    /// program sees of time comes from its host.
+    pub fn on_wait(&mut self, pause: Arc<dyn Fn(Duration) + Send + Sync>) {
+        self.exec.pause = Some(pause);
     }
 
     /// Operators executed so far, weighted; counted in traced runs and where the engine's `fuel` is on, else 0.

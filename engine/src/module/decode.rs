@@ -197,12 +197,12 @@ fn global_type(ty: wasmparser::GlobalType) -> Result<GlobalType, Error> {
 
 fn table_type(ty: wasmparser::TableType) -> Result<TableType, Error> {
     let element = value_type(wasmparser::ValType::Ref(ty.element_type))?;
-    Ok(TableType { element, min: ty.initial, max: ty.maximum })
+    Ok(TableType { element, min: ty.initial, max: ty.maximum, index64: ty.table64 })
 }
 
 fn memory_type(ty: wasmparser::MemoryType) -> MemoryType {
     let page_bytes_log2 = ty.page_size_log2.map_or(16, |log2| log2 as u8);
-    MemoryType { min: ty.initial, max: ty.maximum, page_bytes_log2 }
+    MemoryType { min: ty.initial, max: ty.maximum, page_bytes_log2, index64: ty.memory64, shared: ty.shared }
 }
 
 fn data_segment(data: wasmparser::Data<'_>) -> Result<DataSegment, Error> {

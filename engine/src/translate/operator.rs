@@ -178,7 +178,7 @@ impl Translator<'_> {
         if let Some(op) = unary_of(op) {
             return self.unary(op);
         }
-        if !self.vector(op) {
+        if !self.vector(op) && !self.atomic(op) {
             self.rare(op);
         }
     }
@@ -295,17 +295,19 @@ impl Translator<'_> {
     }
 
     fn load(&mut self, kind: LoadKind, bytes: u32, integer: bool, memarg: &MemArg) {
-        let offset = memarg.offset as u32;
-        if memarg.memory != 0 {
+        let [offset, high] = halves(memarg.offset);
+        if memarg.memory != 0 || high != 0 {
             let addr = self.slot_field();
             let site = self.site() << 3;
-            return self.stored_result(Single::LoadOther, &[addr, offset, site, kind as u32, memarg.memory]);
+            return self.stored_result(Single::LoadOther, &[addr, offset, site, kind as u32, memarg.memory, high]);
         }
-        let (value, addr) = self.pop_operand(Width::W32);
+        let wide = self.module.memory_type(0).index64;
+        let (value, addr) = self.pop_address(wide);
         self.used(&value);
         self.free_acc();
         let site = self.site() << 3;
-        let opcode = isa::load(kind, addr).expect("every operand is an address shape");
+        let opcode = if wide { isa::load64(kind, addr) } else { isa::load(kind, addr) };
+        let opcode = opcode.expect("every operand is an address shape");
         let at = self.code.emit(opcode, &[self.result_field(), addr.field(), offset, site]);
         let chain = if integer { self.chain_from_load(at, bytes) } else { 0 };
         self.push_result(at, false);
@@ -315,30 +317,37 @@ impl Translator<'_> {
     }
 
     fn store(&mut self, kind: StoreKind, bytes: u32, width: Width, integer: bool, memarg: &MemArg) {
-        let offset = memarg.offset as u32;
-        if memarg.memory != 0 {
+        let [offset, high] = halves(memarg.offset);
+        if memarg.memory != 0 || high != 0 {
             let value = self.slot_field();
             let addr = self.slot_field();
             let site = self.site() << 3;
-            self.code.single(Single::StoreOther, &[addr, value, offset, site, bytes, memarg.memory]);
+            self.code.single(Single::StoreOther, &[addr, value, offset, site, bytes, memarg.memory, high]);
             return;
         }
+        let wide = self.module.memory_type(0).index64;
         let (value, b) = self.pop_operand(width);
         self.report_use(&value, self.values.len());
-        let (addr, a) = self.pop_operand(Width::W32);
+        let (addr, a) = self.pop_address(wide);
         self.used(&addr);
         let a = match (a, b) {
             (Operand::Imm(_), Operand::Imm(_)) => a,
             _ => self.distinct((addr, a), b),
         };
         let site = self.site() << 3;
-        let opcode = isa::store(kind, a, b).expect("every pair but two accumulators has a shape");
+        let opcode = if wide { isa::store64(kind, a, b) } else { isa::store(kind, a, b) };
+        let opcode = opcode.expect("every pair but two accumulators has a shape");
         let at = self.code.emit(opcode, &[a.field(), b.field(), offset, site]);
         if integer {
             self.chain_to_store(&value, at, bytes);
         } else {
             self.broke(value.chain);
         }
+    }
+
+    /// Pops an address operand of memory 0; those of 64 bits are never immediates.
+    fn pop_address(&mut self, wide: bool) -> (Value, Operand) {
+        if wide { self.pop_place() } else { self.pop_operand(Width::W32) }
     }
 
     fn rare(&mut self, op: &Operator<'_>) {
@@ -352,7 +361,8 @@ impl Translator<'_> {
             Operator::MemorySize { mem } => self.stored_result(Single::MemorySize, &[mem, site]),
             Operator::MemoryGrow { mem } => {
                 let delta = self.slot_field();
-                self.stored_result(Single::MemoryGrow, &[delta, mem, site]);
+                let failure = failure_high(self.module.memory_type(mem).index64);
+                self.stored_result(Single::MemoryGrow, &[delta, mem, site, failure]);
             }
             Operator::TableGet { table } => {
                 let index = self.slot_field();
@@ -362,7 +372,8 @@ impl Translator<'_> {
             Operator::TableGrow { table } => {
                 let delta = self.slot_field();
                 let init = self.slot_field();
-                self.stored_result(Single::TableGrow, &[init, delta, table, site]);
+                let failure = failure_high(self.module.table_type(table).index64);
+                self.stored_result(Single::TableGrow, &[init, delta, table, site, failure]);
             }
             Operator::TableSet { table } => {
                 let value = self.slot_field();
@@ -392,6 +403,16 @@ impl Translator<'_> {
         };
         self.code.single(op, &[a, b, c, rest[0], rest[1], rest[2]]);
     }
+}
+
+/// A 64-bit offset as two fields, the lower half first.
+pub(super) fn halves(offset: u64) -> [u32; 2] {
+    [offset as u32, (offset >> 32) as u32]
+}
+
+/// The upper half of the -1 that tells of a failed growth.
+fn failure_high(index64: bool) -> u32 {
+    if index64 { u32::MAX } else { 0 }
 }
 
 #[cfg(test)]

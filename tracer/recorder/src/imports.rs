@@ -146,7 +146,11 @@ impl Imports {
                 (ExternType::Table(ty), ImportType::Table { elements, elements_max, .. }) => {
                     let null = Ref::null(ty.element().heap_type());
                     let size = |elements: u64| u32::try_from(elements).unwrap_or(u32::MAX);
-                    let ty = wasmtime::TableType::new(ty.element().clone(), size(*elements), elements_max.map(size));
+                    let element = ty.element().clone();
+                    let ty = match ty.is_64() {
+                        true => wasmtime::TableType::new64(element, *elements, *elements_max),
+                        false => wasmtime::TableType::new(element, size(*elements), elements_max.map(size)),
+                    };
                     Table::new(&mut *store, ty, null).map_err(failed)?.into()
                 }
                 (ExternType::Global(ty), _) => {
@@ -287,7 +291,7 @@ pub(crate) fn engine() -> Result<Engine, Error> {
     config.cranelift_nan_canonicalization(true).relaxed_simd_deterministic(true);
     config.wasm_simd(true).wasm_relaxed_simd(true);
     config.wasm_tail_call(true).wasm_multi_memory(true).wasm_extended_const(true).wasm_exceptions(true);
-    config.wasm_wide_arithmetic(true).wasm_custom_page_sizes(true);
+    config.wasm_wide_arithmetic(true).wasm_custom_page_sizes(true).wasm_memory64(true);
     Engine::new(&config).map_err(|error| Error::Wasmtime(format!("{error:#}")))
 }
 
@@ -295,4 +299,5 @@ pub(crate) fn engine() -> Result<Engine, Error> {
 pub(crate) const FEATURES: &[&str] = &[
     "mutable-globals", "sign-extension", "saturating-float-to-int", "bulk-memory", "multi-value", "reference-types", "simd",
     "relaxed-simd", "tail-call", "extended-const", "multi-memory", "exceptions", "wide-arithmetic", "custom-page-sizes",
+    "memory64",
 ];

@@ -33,7 +33,9 @@ pub(super) fn make_imports(store: &mut Store, module: &Module, recording: &Recor
             }
             (ImportType::Table { element, elements, elements_max }, Some(Contents::Table(values))) => {
                 let element = val_type(*element);
-                let table = store.new_table(TableType { element, min: *elements, max: *elements_max }, Val::zero(element))?;
+                let ExternType::Table(ty) = wanted.ty else { return Err(mismatch()) };
+                let ty = TableType { element, min: *elements, max: *elements_max, ..ty };
+                let table = store.new_table(ty, Val::zero(element))?;
                 for (index, value) in values.iter().enumerate() {
                     store.table_set(table, index as u64, value_of(element, *value))?;
                 }
