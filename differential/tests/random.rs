@@ -417,7 +417,8 @@ fn random_programs_run_as_on_wasmtime() {
     let (mut ran, mut compared, mut vectors, mut throwing) = (0, 0, 0, 0);
     let no_exceptions = Engine::new(Config { exceptions: false, ..Config::default() });
     // Of each of the others, how many programs use it.
-    let without: [(&str, fn(&mut Config)); 4] = [
+    type Switch = fn(&mut Config);
+    let without: [(&str, Switch); 4] = [
         ("wide arithmetic", |config| config.wide_arithmetic = false),
         ("custom page sizes", |config| config.custom_page_sizes = false),
         ("memory64", |config| config.memory64 = false),

@@ -58,6 +58,9 @@ pub struct Config {
     pub memory64: bool,
     /// Shared memories and atomic operators, for a single agent: a wait without timeout traps instead of never ending. On by default.
     pub threads: bool,
+    /// Typed function references: reference types that name a function type or exclude null, `call_ref`, `br_on_null` and their like.
+    /// On by default.
+    pub function_references: bool,
 }
 
 impl Default for Config {
@@ -74,6 +77,7 @@ impl Default for Config {
             custom_page_sizes: true,
             memory64: true,
             threads: true,
+            function_references: true,
         }
     }
 }

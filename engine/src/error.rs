@@ -122,13 +122,14 @@ pub enum InstantiateError {
     Trap(#[from] Trap),
 }
 
-/// Checks that values have these types.
+/// Checks that values of a store have these types.
 pub(crate) fn check_values(
+    store: &crate::store::Store,
     func: impl FnOnce() -> String,
     expected: &[crate::value::ValType],
     given: &[crate::value::Val],
 ) -> Result<(), Error> {
-    if expected.len() == given.len() && expected.iter().zip(given).all(|(ty, val)| val.is_of(*ty)) {
+    if expected.len() == given.len() && expected.iter().zip(given).all(|(ty, val)| store.is_of(*val, *ty)) {
         return Ok(());
     }
     let list = |types: Vec<String>| types.join(" ");

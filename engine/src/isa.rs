@@ -148,6 +148,7 @@ macro_rules! for_each_single {
             Charge charge; Jump jump; BrTableS br_table_slot; BrTableA br_table_acc; Unreachable unreachable;
             Call call::<S, P>; CallImport call_import::<S, P>; CallIndirect call_indirect::<S, P>;
             ReturnCall return_call::<S, P>; ReturnCallImport return_call_import::<S, P>; ReturnCallIndirect return_call_indirect::<S, P>;
+            CallRef call_ref::<S, P>; ReturnCallRef return_call_ref::<S, P>;
             Throw throw::<S, P>; ThrowRef throw_ref::<S, P>;
             Ret ret::<S, P>; RetA ret_acc::<S, P>; RetS ret_slot::<S, P>; RetI ret_imm::<S, P>;
             // globals
@@ -161,7 +162,7 @@ macro_rules! for_each_single {
             AtomicLoad atomic_load::<S, P>; AtomicStore atomic_store::<S, P>; AtomicRmw atomic_rmw::<S, P>;
             AtomicCmpxchg atomic_cmpxchg::<S, P>; AtomicWait atomic_wait::<S, P>; AtomicNotify atomic_notify::<S, P>;
             // references and tables
-            RefFunc ref_func::<S, P>; RefIsNull ref_is_null;
+            RefFunc ref_func::<S, P>; RefIsNull ref_is_null; RefAsNonNull ref_as_non_null;
             TableGet table_get::<S, P>; TableSet table_set::<S, P>; TableSize table_size::<S, P>; TableGrow table_grow::<S, P>;
             TableFill table_fill::<S, P>; TableCopy table_copy::<S, P>; TableInit table_init::<S, P>; ElemDrop elem_drop::<S, P>;
             // events of traced code

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::config::Engine;
 use crate::error::Error;
+use crate::interned::FuncTypeRef;
 use crate::value::{ExternType, FuncType, GlobalType, MemoryType, TableType, ValType};
 use names::Names;
 
@@ -355,22 +356,30 @@ impl std::fmt::Debug for Module {
     }
 }
 
-/// The engine's own type for a validated one. `None` for types of features that are refused at load.
-fn val_type(ty: wasmparser::ValType) -> Option<ValType> {
-    Some(match ty {
-        wasmparser::ValType::I32 => ValType::I32,
-        wasmparser::ValType::I64 => ValType::I64,
-        wasmparser::ValType::F32 => ValType::F32,
-        wasmparser::ValType::F64 => ValType::F64,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::FUNCREF => ValType::FuncRef,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::EXTERNREF => ValType::ExternRef,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::EXNREF => ValType::ExnRef,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::NULLEXNREF => ValType::NullExnRef,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::EXN => ValType::SomeExnRef,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::NULLEXNREF.as_non_null() => ValType::NoExnRef,
-        wasmparser::ValType::V128 => ValType::V128,
-        wasmparser::ValType::Ref(_) => return None,
-    })
+/// The engine's own type for a validated one of a module with these types. `None` for types of features that are refused at load.
+fn val_type(types: &[FuncType], ty: wasmparser::ValType) -> Option<ValType> {
+    use wasmparser::AbstractHeapType::{Exn, Extern, Func, NoExn};
+    use wasmparser::{HeapType, UnpackedIndex};
+    let ty = match ty {
+        wasmparser::ValType::I32 => return Some(ValType::I32),
+        wasmparser::ValType::I64 => return Some(ValType::I64),
+        wasmparser::ValType::F32 => return Some(ValType::F32),
+        wasmparser::ValType::F64 => return Some(ValType::F64),
+        wasmparser::ValType::V128 => return Some(ValType::V128),
+        wasmparser::ValType::Ref(ty) => ty,
+    };
+    let (nullable, never_null) = match ty.heap_type() {
+        HeapType::Concrete(UnpackedIndex::Module(index)) => {
+            let of = FuncTypeRef::new(types.get(index as usize)?);
+            (ValType::TypedFuncRef(of), ValType::SomeTypedFuncRef(of))
+        }
+        HeapType::Abstract { shared: false, ty: Func } => (ValType::FuncRef, ValType::SomeFuncRef),
+        HeapType::Abstract { shared: false, ty: Extern } => (ValType::ExternRef, ValType::SomeExternRef),
+        HeapType::Abstract { shared: false, ty: Exn } => (ValType::ExnRef, ValType::SomeExnRef),
+        HeapType::Abstract { shared: false, ty: NoExn } => (ValType::NullExnRef, ValType::NoExnRef),
+        _ => return None,
+    };
+    Some(if ty.is_nullable() { nullable } else { never_null })
 }
 
 #[cfg(test)]
@@ -392,9 +401,9 @@ mod tests {
             other => panic!("{text}: {other:?}"),
         };
         check("(module (type (struct)))", "garbage-collected types");
-        check("(module (func (param (ref func))))", "uses typed function references");
         check("(component)", "component");
-        check("(module (type (struct)) (func (param (ref func))))", "uses typed function references, garbage-collected types (gc)");
+        check("(module (rec (type (func)) (type (func))))", "garbage-collected types");
+        check("(module (func (param anyref)))", "garbage-collected types");
     }
 
     #[test]
@@ -440,6 +449,9 @@ mod tests {
         check(off(|c| c.threads = false), "(module (func (atomic.fence)))", "(atomic.fence at offset 0x");
         let add = "(module (memory 1) (func (drop (i32.atomic.rmw8.add_u (i32.const 0) (i32.const 1)))))";
         check(off(|c| c.threads = false), add, "(i32.atomic.rmw8.add_u at offset 0x");
+        check(off(|c| c.function_references = false), "(module (func (param (ref func))))", "uses typed function references");
+        let call = "(module (type $t (func)) (func (param funcref) (call_ref $t (ref.null $t))))";
+        check(off(|c| c.function_references = false), call, "uses typed function references");
         let both = |c: &mut Config| (c.threads, c.memory64) = (false, false);
         check(off(both), "(module (memory i64 1 2 shared))", "uses threads (shared memories and atomics), 64-bit memories");
         // What is too long for 32 bits is broken as long as there is nothing of 64.

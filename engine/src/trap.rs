@@ -52,6 +52,12 @@ pub enum TrapKind {
     /// The fuel limit was reached.
     #[error("all fuel consumed")]
     OutOfFuel,
+    /// `call_ref` of a null reference.
+    #[error("null function reference")]
+    NullFunction,
+    /// `ref.as_non_null` of a null reference.
+    #[error("null reference")]
+    NullReference,
     /// `throw_ref` of a null reference.
     #[error("null exception reference")]
     NullException,

@@ -83,6 +83,9 @@ const BODIES: &[&str] = &[
     "(drop (call $id (local.get $i))) (drop (call_indirect (type $unary) (local.get $i) (i32.const 9)))",
     "(drop (call $tail (local.get $i))) (drop (call $tail_indirect (local.get $i)))",
     "(drop (call $pair (local.get $i))) (drop)",
+    "(drop (call_ref $unary (local.get $i) (ref.func $id))) (drop (call $tail_ref (local.get $i)))",
+    "(drop (block $h (result (ref func)) (br_on_non_null $h (table.get $t (i32.const 9))) (ref.as_non_null (ref.func $id))))",
+    "(block $h (drop (br_on_null $h (table.get $t (i32.const 1)))))",
     "(i64.add128 (i64.const 1) (i64.extend_i32_u (local.get $i)) (i64.const -1) (i64.const 2)) (drop) (drop)",
     "(i64.mul_wide_s (i64.const -5) (i64.extend_i32_u (local.get $i))) (drop) (drop)",
     "(i64.store $wide offset=4 (i64.const 8) (i64.load32_s $wide (i64.const 0x10))) (drop (memory.grow $wide (i64.const 0)))",
@@ -169,6 +172,7 @@ fn module(body: &str, index: &str) -> String {
             (func $id (type $unary) (local.get 0))
             (func $tail (type $unary) (return_call $id (local.get 0)))
             (func $tail_indirect (type $unary) (return_call_indirect (type $unary) (local.get 0) (i32.const 9)))
+            (func $tail_ref (type $unary) (return_call_ref $unary (local.get 0) (ref.func $id)))
             (func $pair (param i32) (result i32 i64) (local.get 0) (i64.const 3))
             (func $wide (param i32 v128) (result v128) (local.get 1))
             (func $wide_tail (param i32 v128) (result v128) (return_call $wide (local.get 0) (local.get 1)))

@@ -166,6 +166,26 @@ const PROGRAMS: &[&str] = &[
             (drop (memory.atomic.notify (local.get 1) (i32.const 1)))
             (if (i32.atomic.rmw.add $b (i32.const 8) (i32.const 1)) (then (atomic.fence)))
             (memory.atomic.wait32 $b (local.get 0) (i32.const 1) (i64.const 0))))"#,
+    r#"(module
+        (type $unary (func (param i32) (result i32))) (type $chooser (func (param (ref null $unary)) (result (ref $unary))))
+        (import "env" "f" (func $f (type $unary)))
+        (table $t 4 9 (ref $unary) (ref.func $f)) (global $g (mut (ref null $unary)) (ref.null $unary))
+        (elem (table $t) (i32.const 1) (ref $unary) (ref.func $twice)) (elem declare func $choose)
+        (func $twice (export "twice") (type $unary) (i32.mul (local.get 0) (i32.const 2)))
+        (func $choose (type $chooser) (local (ref $unary))
+            (local.set 1 (ref.func $twice))
+            (block $null (return (br_on_null $null (local.get 0))))
+            (local.get 1))
+        (func (export "call") (param i32) (result i32)
+            (call_ref $unary (local.get 0) (table.get $t (local.get 0))))
+        (func (export "tail") (param i32) (result i32)
+            (if (i32.and (local.get 0) (i32.const 1)) (then (global.set $g (ref.func $twice))))
+            (return_call_ref $unary (local.get 0) (call_ref $chooser (global.get $g) (ref.func $choose))))
+        (func (export "branch") (param i32) (result i32) (local (ref $unary))
+            (block $some (result (ref $unary)) (br_on_non_null $some (global.get $g)) (return (i32.const 7)))
+            (local.set 1) (table.set $t (local.get 0) (local.get 1))
+            (drop (table.grow $t (ref.as_non_null (global.get $g)) (i32.const 2)))
+            (call_indirect $t (type $unary) (local.get 0) (local.get 0))))"#,
 ];
 
 /// Mutants of each program. Ten thousand and more in all, each run plain and traced when it is valid.

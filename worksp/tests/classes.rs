@@ -167,6 +167,29 @@ fn atomic_operators_are_loads_and_stores() {
 }
 
 #[test]
+fn references_call_units_too() {
+    let with = |call: &str, link: &str, result: &str, value: &str| {
+        let calls = call.repeat(6);
+        format!(
+            r#"(type $f (func {result})) (elem declare func $task)
+               (func $task (type $f) (local $n i32) {SPIN} {link} {value})
+               (func $tail (type $f) (return_call_ref $f (ref.func $task)))
+               (func $run (export "run") (local $r (ref null $f)) (local.set $r (ref.func $task)) {calls})"#
+        )
+    };
+    let link = "(i32.store (i32.const 1028) (i32.mul (i32.load (i32.const 1028)) (i32.const 3)))";
+    let call = "(call_ref $f (local.get $r))";
+    check("called", &with(call, "", "", ""), &["func:task"], "", Some("M1"));
+    check("called, and linked", &with(call, link, "", ""), &["func:task"], "static", None);
+    check("called by a tail call", &with("(call $tail)", link, "", ""), &["func:task"], "static", None);
+    let result = |use_it: &str| with(&format!("{use_it} {call})"), "", "(result i32)", "(i32.const 1)");
+    check("dropped", &result("(drop"), &["func:task"], "result", Some("M1"));
+    check("used", &result("(global.set $g"), &["func:task"], "result", None);
+    let branch = "(block $null (call_ref $f (br_on_null $null (local.get $r))))";
+    check("behind a branch", &with(branch, link, "", ""), &["func:task"], "static", None);
+}
+
+#[test]
 fn memories_with_64_bit_addresses() {
     let check = |what: &str, link: &str, binding: &str, apart: Option<&str>| {
         let (_, ladder) = trace_in("i64 2", &six_tasks(link, ""), &["func:task"]);

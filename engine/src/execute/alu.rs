@@ -211,6 +211,13 @@ handlers! {
         slot!(sp, field!(ip, 0)) = raw;
         next!(cx, ip.add(16), sp, mem, raw)
     }
+    /// `dest a`: the reference in slot `a`, which must not be null.
+    ref_as_non_null(cx, ip, sp, mem, _acc) {
+        let raw = slot!(sp, field!(ip, 1));
+        if raw == 0 { trap!(cx, ip, sp, TrapKind::NullReference) }
+        slot!(sp, field!(ip, 0)) = raw;
+        next!(cx, ip.add(16), sp, mem, raw)
+    }
     /// `dest a-low a-high b-low b-high`; the sum's halves go to `dest` and the slot after it.
     add128(cx, ip, sp, mem, acc) {
         put_halves!(ip, sp, wasm::i64_add128(half!(ip, sp, 1), half!(ip, sp, 2), half!(ip, sp, 3), half!(ip, sp, 4)));

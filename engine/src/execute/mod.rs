@@ -281,7 +281,7 @@ impl Store {
     pub fn start<P: Probe>(&mut self, probe: &mut P, func: FuncId, args: &[Val]) -> Result<Step, Error> {
         let callee = *self.funcs.get(func.index()).ok_or(Error::OutOfTurn("this function does not belong to the store"))?;
         let ty = self.types.get(callee.ty()).clone();
-        check_values(|| self.describe(callee), ty.params(), args)?;
+        check_values(self, || self.describe(callee), ty.params(), args)?;
         self.check_exceptions(args)?;
         self.prepare()?;
         let base = self.stack_top();
@@ -303,7 +303,7 @@ impl Store {
     /// pending).
     pub fn resume<P: Probe>(&mut self, probe: &mut P, results: &[Val]) -> Result<Step, Error> {
         let (ty, import) = self.pending_call::<P>()?;
-        check_values(|| format!("the result of host function {import}"), self.types.get(ty).results(), results)?;
+        check_values(self, || format!("the result of host function {import}"), self.types.get(ty).results(), results)?;
         self.check_exceptions(results)?;
         let pending = self.exec.pending.pop().expect("checked above");
         if pending.direct {

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::error::Error;
 
 /// WebAssembly 2.0 with relaxed SIMD, tail calls, extended constants, multiple memories, exceptions in both forms, wide arithmetic,
-/// custom page sizes, memory64 and threads.
+/// custom page sizes, memory64, threads and typed function references.
 const SUPPORTED: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::RELAXED_SIMD)
     .union(WasmFeatures::TAIL_CALL)
@@ -17,7 +17,8 @@ const SUPPORTED: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::WIDE_ARITHMETIC)
     .union(WasmFeatures::CUSTOM_PAGE_SIZES)
     .union(WasmFeatures::MEMORY64)
-    .union(WasmFeatures::THREADS);
+    .union(WasmFeatures::THREADS)
+    .union(WasmFeatures::FUNCTION_REFERENCES);
 
 /// What of that a configuration switches off.
 fn switched_off(config: &Config) -> WasmFeatures {
@@ -30,6 +31,7 @@ fn switched_off(config: &Config) -> WasmFeatures {
         (config.custom_page_sizes, WasmFeatures::CUSTOM_PAGE_SIZES),
         (config.memory64, WasmFeatures::MEMORY64),
         (config.threads, WasmFeatures::THREADS),
+        (config.function_references, WasmFeatures::FUNCTION_REFERENCES),
     ];
     switches.iter().filter(|(on, _)| !on).fold(WasmFeatures::empty(), |off, (_, feature)| off | *feature)
 }

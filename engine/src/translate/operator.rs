@@ -130,11 +130,15 @@ impl Translator<'_> {
             Operator::Br { relative_depth } => self.br(relative_depth),
             Operator::BrIf { relative_depth } => self.br_if(relative_depth),
             Operator::BrTable { ref targets } => self.br_table(targets),
+            Operator::BrOnNull { relative_depth } => self.br_on_null(relative_depth),
+            Operator::BrOnNonNull { relative_depth } => self.br_on_non_null(relative_depth),
             Operator::Return => self.return_(self.result_count()),
             Operator::Call { function_index } => self.call(function_index),
             Operator::CallIndirect { type_index, table_index } => self.call_indirect(type_index, table_index),
             Operator::ReturnCall { function_index } => self.return_call(function_index),
             Operator::ReturnCallIndirect { type_index, table_index } => self.return_call_indirect(type_index, table_index),
+            Operator::CallRef { type_index } => self.call_ref(type_index),
+            Operator::ReturnCallRef { type_index } => self.return_call_ref(type_index),
             Operator::Throw { tag_index } => self.throw(tag_index),
             Operator::ThrowRef => self.throw_ref(),
             Operator::Rethrow { relative_depth } => self.rethrow(relative_depth),
@@ -356,6 +360,10 @@ impl Translator<'_> {
             Operator::RefIsNull => {
                 let value = self.slot_field();
                 self.stored_result(Single::RefIsNull, &[value]);
+            }
+            Operator::RefAsNonNull => {
+                let value = self.slot_field();
+                self.stored_result(Single::RefAsNonNull, &[value]);
             }
             Operator::RefFunc { function_index } => self.stored_result(Single::RefFunc, &[function_index]),
             Operator::MemorySize { mem } => self.stored_result(Single::MemorySize, &[mem, site]),

@@ -292,6 +292,7 @@ pub(crate) fn engine() -> Result<Engine, Error> {
     config.wasm_simd(true).wasm_relaxed_simd(true);
     config.wasm_tail_call(true).wasm_multi_memory(true).wasm_extended_const(true).wasm_exceptions(true);
     config.wasm_wide_arithmetic(true).wasm_custom_page_sizes(true).wasm_memory64(true);
+    config.wasm_threads(true).wasm_function_references(true);
     Engine::new(&config).map_err(|error| Error::Wasmtime(format!("{error:#}")))
 }
 
@@ -299,5 +300,5 @@ pub(crate) fn engine() -> Result<Engine, Error> {
 pub(crate) const FEATURES: &[&str] = &[
     "mutable-globals", "sign-extension", "saturating-float-to-int", "bulk-memory", "multi-value", "reference-types", "simd",
     "relaxed-simd", "tail-call", "extended-const", "multi-memory", "exceptions", "wide-arithmetic", "custom-page-sizes",
-    "memory64",
+    "memory64", "threads", "function-references",
 ];

@@ -98,7 +98,10 @@ impl Recorder {
             // Wasmtime has only the one form of exceptions.
             let config = worksp_engine::Config { legacy_exceptions: false, ..worksp_engine::Config::default() };
             let engine = worksp_engine::Engine::new(config);
-            worksp_engine::Module::new(&engine, &bytes).map_err(|error| wrong(refusal(&error)))?;
+            let module = worksp_engine::Module::new(&engine, &bytes).map_err(|error| wrong(refusal(&error)))?;
+            if (0..module.memory_count()).any(|memory| module.memory_type(memory).shared) {
+                return Err(wrong(SHARED.to_string()));
+            }
         }
         Ok(Recorder { bytes, options, provided: HashMap::new() })
     }
@@ -285,6 +288,10 @@ fn finish(mut store: Store<State>, finished: Finished, duration: Duration, compi
     }
     Ok(summary)
 }
+
+/// Why a module with a shared memory cannot be recorded.
+const SHARED: &str = "it has a shared memory (threads), and Wasmtime, which runs programs that are recorded, lets no host read or write \
+     one safely; build it without threads, or with atomic operators on memories that are not shared";
 
 /// Why a module cannot be recorded.
 fn refusal(error: &worksp_engine::Error) -> String {
