@@ -7,7 +7,7 @@ use crate::trap::Trap;
 #[non_exhaustive]
 pub enum Error {
     /// The bytes are no WebAssembly module, or one that does not validate.
-    #[error("not a valid WebAssembly module: {message} (at offset 0x{offset:x}); check that the file is complete and was built for wasm32")]
+    #[error("not a valid WebAssembly module: {message} (at offset 0x{offset:x}); check that the file is complete")]
     Invalid {
         /// What the decoder or the validator found.
         message: String,
