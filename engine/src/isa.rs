@@ -179,6 +179,7 @@ macro_rules! define_enum {
     ($(#[$doc:meta])* $name:ident: $($variant:ident),*) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(clippy::enum_variant_names, reason = "variants are called as the language calls its operators")]
         #[repr(u16)]
         pub(crate) enum $name { $($variant),* }
         impl $name {

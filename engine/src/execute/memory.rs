@@ -354,6 +354,7 @@ macro_rules! handlers {
     ($($(#[$doc:meta])* $name:ident($cx:ident, $ip:ident, $sp:ident, $mem:ident, $acc:ident) $body:block)*) => {$(
         $(#[$doc])*
         #[allow(unused_variables, reason = "not every body needs every register")]
+        #[allow(clippy::extra_unused_type_parameters, reason = "nor every seam")]
         pub(super) unsafe extern "C" fn $name<V: StateView, P: Probe>($cx: &mut Cx, $ip: Ip, $sp: Sp, $mem: *mut u8, $acc: u64) -> u64 {
             // SAFETY: code comes from the translator, which gives this opcode the fields named in its comment; the store is
             // reached through the context only, one reference at a time.

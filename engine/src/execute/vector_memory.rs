@@ -194,5 +194,7 @@ unsafe fn store_other<P: Probe>(cx: &Cx, ip: Ip, sp: Sp) -> bool {
 macro_rules! load_table {
     ($($v:ident $k:ident ($t:ident);)*) => { [$( (size_of::<$t>() as u32, |bits| kernel::$k(bits as $t)) ),*] };
 }
+/// Makes a vector of the bytes that were loaded.
+type Make = fn(u128) -> V128;
 /// How many bytes each kind of load takes, and what it makes of them.
-const LOADS: [(u32, fn(u128) -> V128); VectorLoad::COUNT as usize] = for_each_vector_load!(load_table);
+const LOADS: [(u32, Make); VectorLoad::COUNT as usize] = for_each_vector_load!(load_table);

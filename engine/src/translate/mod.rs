@@ -180,7 +180,7 @@ fn end_of(slots: &[u32]) -> u32 {
 }
 
 fn invalid(error: wasmparser::BinaryReaderError) -> Error {
-    Error::Invalid { message: error.message().to_string(), offset: error.offset() as usize }
+    Error::Invalid { message: error.message().to_string(), offset: error.offset() }
 }
 
 fn too_large(func: u32) -> Error {

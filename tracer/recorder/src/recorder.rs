@@ -98,10 +98,7 @@ impl Recorder {
             // Wasmtime has only the one form of exceptions.
             let config = worksp_engine::Config { legacy_exceptions: false, ..worksp_engine::Config::default() };
             let engine = worksp_engine::Engine::new(config);
-            let module = worksp_engine::Module::new(&engine, &bytes).map_err(|error| wrong(refusal(&error)))?;
-            if (0..module.memory_count()).any(|memory| module.memory_type(memory).shared) {
-                return Err(wrong(SHARED.to_string()));
-            }
+            worksp_engine::Module::new(&engine, &bytes).map_err(|error| wrong(refusal(&error)))?;
         }
         Ok(Recorder { bytes, options, provided: HashMap::new() })
     }
@@ -174,7 +171,7 @@ impl Recorder {
         let compile = compiling.elapsed();
         let state = State {
             wasi,
-            log: Log::new(writer),
+            log: Log::new(writer, exposed.unshared),
             limits: Limits {
                 memory_bytes_max: self.options.memory_bytes_max,
                 table_elements_max: self.options.table_elements_max,
@@ -288,10 +285,6 @@ fn finish(mut store: Store<State>, finished: Finished, duration: Duration, compi
     }
     Ok(summary)
 }
-
-/// Why a module with a shared memory cannot be recorded.
-const SHARED: &str = "it has a shared memory (threads), and Wasmtime, which runs programs that are recorded, lets no host read or write \
-     one safely; build it without threads, or with atomic operators on memories that are not shared";
 
 /// Why a module cannot be recorded.
 fn refusal(error: &worksp_engine::Error) -> String {

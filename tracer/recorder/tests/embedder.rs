@@ -438,6 +438,34 @@ fn newer_features_run_here_and_there() {
 }
 
 #[test]
+fn shared_memories_are_recorded_unless_the_program_waits() {
+    let text = |body: &str| {
+        format!(
+            r#"(module (import "env" "work" (func $work)) (import "env" "m" (memory 1 3 shared)) (memory (export "own") 1 1 shared)
+                (func (export "run") (result i32)
+                    (drop (i32.atomic.rmw.add (i32.const 8) (i32.const 5))) (call $work)
+                    (drop (memory.grow (i32.const 1))) (drop (memory.atomic.notify (i32.const 8) (i32.const 1)))
+                    {body} (i32.atomic.load 1 (i32.const 4))))"#
+        )
+    };
+    let make = |body: &str| {
+        let mut case = invoke(&text(body), "run", &[]).func("work", &[], &[], |guest, _| {
+            assert_eq!(guest.read(0, 8, 1)?, [5]);
+            guest.write(1, 4, &[77]).map(|()| vec![])
+        });
+        case.recorder.memory("env", "m", HostMemory { pages: 1, pages_max: Some(3), contents: vec![] });
+        case
+    };
+    let done = make("").run();
+    assert_eq!(done.summary.results, [Value::I32(77)]);
+    assert_eq!(done.outcome().memories.iter().map(|m| m.bytes).collect::<Vec<_>>(), [2 * 65536, 65536]);
+    // Even where it would not have waited: there it traps.
+    let case = make("(drop (memory.atomic.wait32 (i32.const 8) (i32.const 1) (i64.const 0)))");
+    let error = case.recorder.record(&case.dir.path().join("x.wspr")).unwrap_err().to_string();
+    assert!(error.contains("memory.atomic.wait32") && error.contains("cannot be recorded"), "{error}");
+}
+
+#[test]
 fn the_legacy_form_of_exceptions_is_refused_by_name() {
     let text = r#"(module (tag $e) (func (export "run") try (throw $e) catch $e end))"#;
     let error = worksp_recorder::Recorder::new(text.as_bytes(), RecordOptions::invoke("run", [""; 0])).unwrap_err().to_string();

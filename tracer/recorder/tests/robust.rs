@@ -121,8 +121,6 @@ fn modules_that_cannot_be_run_are_refused_by_name() {
     check(b"\0asm\x01\0\0\0\x01", "");
     check(b"", "");
     check(b"(module (func", "");
-    check(b"(module (memory 1 1 shared))", "it has a shared memory (threads)");
-    check(br#"(module (import "env" "m" (memory 1 1 shared)))"#, "it has a shared memory (threads)");
     check(b"(module (type (struct)))", "garbage-collected types");
     check(b"\xff\xfe\x00", "");
 }
