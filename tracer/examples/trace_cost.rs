@@ -54,7 +54,7 @@ fn main() -> Result<(), Failure> {
     let plan = units.plan();
     let mut tracer = Offload::new(units, TracerOptions::of_module(&module), Trace::default());
     let (traced, _) = run(&module, &export, &args, plan, &mut tracer)?;
-    let (trace, info) = tracer.finish();
+    let (trace, info) = tracer.finish()?;
     let (nodes, edges) = (trace.nodes().len(), trace.edges_count());
     println!("{work} operators, {} segments, {nodes} nodes, {edges} edges", info.segments);
     for kind in KINDS {

@@ -13,6 +13,7 @@ pub mod replay;
 
 pub mod edge;
 mod edges;
+pub mod hints;
 pub mod spill;
 pub mod trace;
 pub mod trace_file;
@@ -26,14 +27,13 @@ pub mod units;
 
 mod activation;
 mod cell;
-mod prefetch;
 mod segments;
 mod sets;
 mod shadow;
 mod stack;
 
 pub use cell::Granule;
-pub use offload::Offload;
+pub use offload::{Offload, TooLarge};
 pub use trace::{Sink, Trace};
 pub use trace_file::{TraceFileError, TraceWriter};
 pub use tracer::{Tracer, TracerOptions};

@@ -7,13 +7,16 @@
 //! Segments are strictly one after another, so one is open at any time, and every edge goes from a closed one into it.
 
 use crate::edge::{CLASSES, EdgeClass, EdgeKind, KINDS};
-use crate::sets::{EMPTY, Run, SEGMENT_MAX, SetIdx, Sets, Source};
+use crate::sets::{EMPTY, Run, SEGMENT_MAX, SETS_MAX, SetIdx, Sets, Source};
 use crate::trace::{Edge, NO_UNIT, Node, NodeIdx, Sink, Unit, Witness};
 
 /// Entries of the filter for edges that were just added.
 const RECENT: usize = 1 << 10;
 /// Edges that are collected before duplicates are taken out for the first time.
 const COMPACT_MIN: usize = 4096;
+
+/// Nodes beyond which a trace is too large; what one event may add still has numbers.
+const NODES_MAX: u32 = 1 << 30;
 
 /// What an access brings to its edges.
 #[derive(Clone, Copy, Debug)]
@@ -87,12 +90,17 @@ pub(crate) struct Segments<S> {
     last_root_node: Option<NodeIdx>,
     /// The first stack raw edge whose ends belong to different owners; its later end is a segment number.
     unsound_stack_edge: Option<Witness>,
+    memory_max: u64,
+    full: bool,
 }
 
 impl<S: Sink> Segments<S> {
-    pub fn new(sink: S) -> Segments<S> {
+    /// A graph that is full when it takes more than this many bytes.
+    pub fn new(sink: S, memory_max: u64) -> Segments<S> {
         Segments {
             sink,
+            memory_max,
+            full: false,
             sets: Sets::new(),
             current: 0,
             open: false,
@@ -129,6 +137,23 @@ impl<S: Sink> Segments<S> {
 
     pub fn sets_mut(&mut self) -> &mut Sets {
         &mut self.sets
+    }
+
+    /// Bytes held, and those that it takes to use what is there.
+    pub fn memory(&self) -> u64 {
+        let scratch = self.edges.capacity() * size_of::<Edge>() + self.keys.capacity() * size_of::<u64>();
+        let nodes = size_of_val(&self.node_of_segment[..]);
+        (scratch + nodes) as u64 + self.sets.memory() + self.sink.memory()
+    }
+
+    /// Whether the graph is too large to go on.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    pub fn set_full(&mut self) {
+        self.full = true;
     }
 
     /// The number of segments so far.
@@ -198,14 +223,16 @@ impl<S: Sink> Segments<S> {
         self.edges = edges;
         self.compact_at = COMPACT_MIN;
         self.node_of_segment.push(node);
-        assert!(self.current < SEGMENT_MAX, "more than {SEGMENT_MAX} segments: choose fewer or larger units");
+        assert!(self.current < SEGMENT_MAX, "a graph that is full does not grow");
         self.current += 1;
+        let has_numbers = self.current < SEGMENT_MAX && self.sets.len() < SETS_MAX && self.nodes_count < NODES_MAX;
+        self.full |= !has_numbers || self.memory() > self.memory_max;
         node
     }
 
     fn emit(&mut self, node: Node, edges: &[Edge]) -> NodeIdx {
         let number = self.nodes_count;
-        self.nodes_count = number.checked_add(1).expect("fewer than 2^32 nodes: memory ends first");
+        self.nodes_count = number.checked_add(1).expect("a graph that is full does not grow");
         self.sink.node(node, edges);
         number
     }
@@ -314,7 +341,7 @@ impl<S: Sink> Segments<S> {
                 .collect();
             edges.sort_by_key(|e| e.from);
             let number = *nodes_count;
-            *nodes_count = number.checked_add(1).expect("fewer than 2^32 nodes: memory ends first");
+            *nodes_count = number.checked_add(1).expect("a graph that is full does not grow");
             sink.node(Node { weight: 0, unit: NO_UNIT }, &edges);
             number
         };

@@ -7,6 +7,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::hints::{large_list, push_large};
+
 /// A set: 0 is the empty one, [`SINGLE`] and a member the one with that member, anything else the number of a node.
 pub(crate) type SetIdx = u32;
 
@@ -16,12 +18,16 @@ const SINGLE: SetIdx = 1 << 31;
 /// The empty set.
 pub(crate) const EMPTY: SetIdx = 0;
 
+/// Nodes beyond which a trace is too large; what one event may add still has numbers.
+pub(crate) const SETS_MAX: usize = 1 << 30;
 /// Bits of a member that hold flags.
 const FLAG_BITS: u32 = 3;
 /// The member of a node that says "everything below belongs to an earlier life of the address".
 const BARRIER: u32 = u32::MAX;
 /// The largest segment number that fits.
 pub(crate) const SEGMENT_MAX: u32 = (1 << (31 - FLAG_BITS)) - 1;
+/// Nodes for which there is room from the start.
+const NODES: usize = 1 << 20;
 /// Members per join node: what a second walk over a shared tail may repeat.
 const JOIN_WIDTH: usize = 16;
 
@@ -53,7 +59,7 @@ impl RunState {
     }
 
     fn joined(node: u32) -> RunState {
-        assert!(node < RunState::JOINED, "more than 2^31 nodes: choose fewer or larger units");
+        assert!(node < RunState::JOINED, "a graph that is full does not grow");
         RunState(RunState::JOINED | node)
     }
 
@@ -85,7 +91,19 @@ pub(crate) struct Sets {
 
 impl Sets {
     pub fn new() -> Sets {
-        Sets { nodes: vec![SetNode { parent: EMPTY, member: BARRIER, memo: 0, run: RunState::UNUSED, oldest: u32::MAX, end: EMPTY }], base: 1, singles: FxHashMap::default(), current: 0 }
+        let mut nodes = large_list(NODES);
+        nodes.push(SetNode { parent: EMPTY, member: BARRIER, memo: 0, run: RunState::UNUSED, oldest: u32::MAX, end: EMPTY });
+        Sets { nodes, base: 1, singles: FxHashMap::default(), current: 0 }
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Bytes held.
+    pub fn memory(&self) -> u64 {
+        (size_of_val(&self.nodes[..]) + self.singles.capacity() * size_of::<(u32, SetIdx)>()) as u64
     }
 
     /// `segment` is current from here on.
@@ -119,7 +137,7 @@ impl Sets {
         let Some(member) = single(set) else { return set };
         let nodes = &mut self.nodes;
         *self.singles.entry(member).or_insert_with(|| {
-            nodes.push(SetNode { parent: EMPTY, member, memo: 0, run: RunState::UNUSED, oldest: segment_of(member), end: EMPTY });
+            push_large(nodes, SetNode { parent: EMPTY, member, memo: 0, run: RunState::UNUSED, oldest: segment_of(member), end: EMPTY });
             (nodes.len() - 1) as u32
         })
     }
@@ -148,10 +166,10 @@ impl Sets {
             return node.memo;
         }
         let new = self.nodes.len() as u32;
-        assert!(new < SINGLE, "more than 2^31 sets of segments: choose fewer or larger units");
+        assert!(new < SINGLE, "a graph that is full does not grow");
         let continues = member != BARRIER && node.member != BARRIER && flags_of(member) == flags_of(node.member);
         let end = if continues { node.end } else { set };
-        self.nodes.push(SetNode { parent: set, member, memo: 0, run: RunState::UNUSED, oldest: node.oldest, end });
+        push_large(&mut self.nodes, SetNode { parent: set, member, memo: 0, run: RunState::UNUSED, oldest: node.oldest, end });
         self.nodes[set as usize].memo = new;
         new
     }

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use crate::cell::{Cell, DeltaKey, Granule, Readers, STALE, Writer, class_of};
 use crate::edge::EdgeKind;
-use crate::prefetch::prefetch;
+use crate::hints::prefetch;
 use crate::segments::{Access, Segments};
 use crate::sets::{EMPTY, SetIdx};
 use crate::trace::Sink;
@@ -45,6 +45,7 @@ type Page = Box<[Record; RECORDS]>;
 #[derive(Default, Debug)]
 pub(crate) struct Shadow {
     pages: Vec<Option<Page>>,
+    pages_count: usize,
     pairs: Slab<[Record; 2]>,
     cells: Slab<Cell>,
 }
@@ -68,6 +69,10 @@ impl<T> Slab<T> {
                 (self.values.len() - 1) as u32
             }
         }
+    }
+
+    fn memory(&self) -> usize {
+        self.values.capacity() * size_of::<T>() + self.free.capacity() * size_of::<u32>()
     }
 
     fn remove(&mut self, index: u32) -> T
@@ -103,6 +108,12 @@ impl Shadow {
             Some(Some(page)) => Some(&page[(address >> 3) as usize % RECORDS]),
             _ => None,
         }
+    }
+
+    /// Bytes held.
+    pub fn memory(&self) -> u64 {
+        let pages = self.pages.capacity() * size_of::<Option<Page>>() + self.pages_count * size_of::<[Record; RECORDS]>();
+        (pages + self.pairs.memory() + self.cells.memory()) as u64
     }
 
     /// Begins to fetch the record of an address into the cache.
@@ -313,7 +324,10 @@ impl Shadow {
         if page >= self.pages.len() {
             self.pages.resize_with(page + 1, || None);
         }
-        let page = self.pages[page].get_or_insert_with(|| Box::new([Record::default(); RECORDS]));
+        let page = self.pages[page].get_or_insert_with(|| {
+            self.pages_count += 1;
+            Box::new([Record::default(); RECORDS])
+        });
         &mut page[(cell >> 3) as usize % RECORDS]
     }
 }

@@ -9,8 +9,13 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+use crate::hints::large_list;
+
 /// Records that a reader fetches at a time.
 const BLOCK: u64 = 1 << 16;
+
+/// Room for what is pushed when a list is almost full.
+const SLACK: usize = 1 << 12;
 
 /// What can be in such a list: it has a form of `N` bytes.
 pub trait Record<const N: usize>: Copy {
@@ -44,7 +49,7 @@ pub struct Spill<R, const N: usize> {
 impl<R: Record<N>, const N: usize> Spill<R, N> {
     /// Holds about this many records in memory.
     pub fn new(held_max: usize) -> Spill<R, N> {
-        Spill { held: Vec::new(), spilled: 0, file: None, held_max }
+        Spill { held: large_list(held_max.saturating_add(SLACK)), spilled: 0, file: None, held_max }
     }
 
     /// All records.
@@ -55,6 +60,11 @@ impl<R: Record<N>, const N: usize> Spill<R, N> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Bytes held in memory.
+    pub fn memory(&self) -> u64 {
+        size_of_val(&self.held[..]) as u64
     }
 
     /// Appends records that will be read together.

@@ -12,6 +12,7 @@ use worksp_engine::{ExternType, Module};
 
 use crate::edge::{EdgeClass, EdgeKind};
 use crate::edges::{EdgeReader, Edges, HELD_MAX};
+use crate::hints::push_large;
 use crate::recording::module_sha256;
 
 /// A node's number: edges go from lower to higher ones.
@@ -221,7 +222,12 @@ pub trait Sink {
     fn unit(&mut self, unit: Unit);
     /// A node with its edges, sorted by (from, kind, class); nodes are numbered in this order.
     fn node(&mut self, node: Node, edges: &[Edge]);
+    /// Bytes held, and those that it will take to use what is there.
+    fn memory(&self) -> u64;
 }
+
+/// Bytes that questions about a trace take for each of its nodes, at most: finish times of sixteen models.
+const QUESTION_BYTES: usize = 128;
 
 /// A whole trace. Its edges are held within a bound of memory (see `edges.rs`), so reading them can fail.
 #[derive(Debug)]
@@ -311,14 +317,19 @@ impl Cursor<'_> {
 
 impl Sink for Trace {
     fn unit(&mut self, unit: Unit) {
-        self.units.push(unit);
+        push_large(&mut self.units, unit);
     }
 
     fn node(&mut self, node: Node, edges: &[Edge]) {
         debug_assert!(edges.iter().all(|e| (e.from as usize) < self.nodes.len()), "edges go from lower to higher numbers");
-        self.nodes.push(node);
+        push_large(&mut self.nodes, node);
         self.edges.push(edges);
-        self.ends.push(self.edges.len());
+        push_large(&mut self.ends, self.edges.len());
+    }
+
+    fn memory(&self) -> u64 {
+        let held = size_of_val(&self.units[..]) + size_of_val(&self.nodes[..]) + size_of_val(&self.ends[..]);
+        (held + self.nodes.len() * QUESTION_BYTES) as u64 + self.edges.memory()
     }
 }
 

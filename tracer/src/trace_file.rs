@@ -120,6 +120,10 @@ impl Sink for TraceWriter {
             self.flush();
         }
     }
+
+    fn memory(&self) -> u64 {
+        4 * (self.units.capacity() + self.nodes.capacity() + self.edges.capacity()) as u64
+    }
 }
 
 /// Writes a trace that is in memory.

@@ -7,8 +7,9 @@ use worksp_tracer::allocator::EntryPoints;
 use worksp_tracer::profile::{Choice, Profile};
 use worksp_tracer::recording::{Exit, Recording};
 use worksp_tracer::replay::{Meter, Replay, ReplayError};
+use worksp_tracer::tracer::MEMORY_MAX_DEFAULT;
 use worksp_tracer::units::{UnitError, UnitSpec, Units};
-use worksp_tracer::{Granule, Offload, Trace, TracerOptions};
+use worksp_tracer::{Granule, Offload, TooLarge, Trace, TracerOptions};
 
 /// Tell the meter about this often, in operators.
 const METER_EVERY_OPS: u64 = 1 << 22;
@@ -22,13 +23,21 @@ pub struct TraceOptions {
     pub granule: Granule,
     /// Allocator entry points that names do not tell: (what it does, function).
     pub allocator: Vec<(String, String)>,
+    /// Bytes of memory that the trace may take.
+    pub memory_max: u64,
     /// Limits on the guest's call stack while replaying.
     pub limits: Limits,
 }
 
 impl Default for TraceOptions {
     fn default() -> TraceOptions {
-        TraceOptions { units: Vec::new(), granule: Granule::Eight, allocator: Vec::new(), limits: Limits::default() }
+        TraceOptions {
+            units: Vec::new(),
+            granule: Granule::Eight,
+            allocator: Vec::new(),
+            memory_max: MEMORY_MAX_DEFAULT,
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -80,12 +89,15 @@ pub enum TraceError {
     /// A unit specification names nothing.
     #[error(transparent)]
     Unit(#[from] UnitError),
+    /// The trace would take more memory than it may.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
 }
 
 /// Replays a recording and traces it. `meter` is asked for somebody to tell how far each phase is.
 ///
 /// # Errors
-/// When replay and recording disagree, or a unit names nothing.
+/// When replay and recording disagree, a unit names nothing, or the trace becomes too large.
 pub fn trace(
     recording: &Recording,
     options: &TraceOptions,
@@ -119,7 +131,7 @@ pub fn trace(
     let plan = units.plan();
     let mut tracer = Offload::new(units, tracer_options(&module, recording, options), Trace::default());
     let replayed = replay.run(plan, &mut tracer, |_| {})?;
-    let (mut trace, info) = tracer.finish();
+    let (mut trace, info) = tracer.finish()?;
     trace.info = info;
     describe(&mut trace, &module, recording);
     let host_calls = recording.outcome().map_err(ReplayError::from)?.host_calls;
@@ -139,6 +151,7 @@ fn large_memory(module: &Module, memory_bytes_max: u64) -> Option<u32> {
 fn tracer_options(module: &Module, recording: &Recording, options: &TraceOptions) -> TracerOptions {
     let mut tracer = TracerOptions::of_module(module).with_effects(recording.effects());
     tracer.granule = options.granule;
+    tracer.memory_max = options.memory_max;
     if !options.allocator.is_empty() {
         tracer.entry_points = EntryPoints::of_module(module, &options.allocator);
     }

@@ -91,6 +91,7 @@ fn wrong_use_and_bad_input_end_with_a_message_and_status_2() {
     let wait = "(drop (memory.atomic.wait32 (i32.const 0) (i32.const 0) (i64.const -1)))";
     write("waits.wat", format!(r#"(module (memory 1 1 shared) (func (export "run") {wait}))"#).as_bytes());
     write("wide.wat", br#"(module (memory i64 1) (func (export "run")))"#);
+    write("fill.wat", br#"(module (memory 256) (func (export "run") (memory.fill (i32.const 8) (i32.const 1) (i32.const 0xf00000))))"#);
     write("needs.wat", br#"(module (import "env" "now" (func)) (import "env" "then" (func)) (func (export "run")))"#);
     let cases: &[(&str, &[&str])] = &[
         // command line, what the message must say
@@ -127,7 +128,10 @@ fn wrong_use_and_bad_input_end_with_a_message_and_status_2() {
         ("record app.wasm", &["--output"]),
         ("trace", &["INPUT"]),
         ("dance", &["dance"]),
-        ("trace req.wspr --memory-max 0", &["--memory-max"]),
+        ("trace req.wspr --memory lots", &["MiB"]),
+        ("trace fill.wat --invoke run --memory 8MiB", &["more than 8 MiB", "--memory"]),
+        ("trace lib.wasm --invoke run --unit loop:run#0 --memory 2MiB -- 20000", &["more than 2 MiB", "segments", "--unit"]),
+        ("trace fill.wat --invoke run --memory 0", &["more than 0 MiB"]),
     ];
     for (line, wanted) in cases {
         let arguments = words(line);

@@ -53,8 +53,9 @@ fn same_edges(got: &BTreeSet<Edge>, expect: &BTreeSet<Edge>, trace: &Trace) {
 
 /// The tracer behind the filter makes the same trace, on this thread and on its own.
 fn same_behind_the_filter(ops: &[Op], granule: Granule, trace: &Trace) {
-    let inline = stream::run_with(ops, granule, |units, options| Offload::inline(units, options, Trace::default()), Offload::finish);
-    let thread = stream::run_with(ops, granule, |units, options| Offload::new(units, options, Trace::default()), Offload::finish);
+    let finish = |traced: Offload<Trace>| traced.finish().expect("small");
+    let inline = stream::run_with(ops, granule, |units, options| Offload::inline(units, options, Trace::default()), finish);
+    let thread = stream::run_with(ops, granule, |units, options| Offload::new(units, options, Trace::default()), finish);
     for (other, how) in [(inline.0, "behind the filter"), (thread.0, "on another thread")] {
         assert_eq!(other.info, trace.info, "{how}");
         assert_eq!(other.units(), trace.units(), "{how}");

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use worksp_engine::probe::LocalRole;
+use worksp_engine::probe::{LocalRole, Rmw};
 
 use crate::shadow::{CELL, mask_of};
 
@@ -20,11 +20,14 @@ const ELEMENTS: usize = 1 << 6;
 const WRITTEN: u8 = 0x80;
 
 #[derive(Clone, Copy, Default, Debug)]
-struct Cell {
+pub(super) struct Cell {
     /// Epoch and cell number.
     key: u64,
     read: u8,
     written: u8,
+    /// The bytes of the delta that was made last, and its family.
+    delta: u8,
+    family: u8,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -129,6 +132,37 @@ impl Filter {
         if let Some((cell, mask)) = self.remembered(addr, len, plain) {
             cell.read &= !mask;
             cell.written |= mask;
+            if cell.delta & mask != 0 {
+                cell.delta = 0;
+            }
+        }
+    }
+
+    /// Whether a delta of memory 0 changes nothing: the segment has made the same one.
+    #[inline(always)]
+    pub(super) fn knows_delta(&self, addr: u64, len: u32, family: Rmw) -> bool {
+        let cell = self.cell(addr);
+        let is_same = has_key(addr, len) && (cell.delta, cell.family) == (mask_of((addr % CELL) as u32, len), family as u8);
+        is_same && cell.key == self.cell_key(addr)
+    }
+
+    /// What is known of a cell; for [`Filter::delta`].
+    #[inline(always)]
+    pub(super) fn cell(&self, addr: u64) -> Cell {
+        self.cells[place_of_cell(addr)]
+    }
+
+    /// A delta of memory 0 was made of a load and a store with nothing between them. `before` is what was known before the load. It
+    /// stays true: a delta hides nothing.
+    pub(super) fn delta(&mut self, addr: u64, len: u32, family: Rmw, before: Cell) {
+        if !has_key(addr, len) {
+            return;
+        }
+        let (key, delta) = (self.cell_key(addr), mask_of((addr % CELL) as u32, len));
+        let before = if before.key == key { before } else { Cell { key, ..Cell::default() } };
+        // What the segment wrote itself it may read and write as it likes: there was no delta.
+        if before.written & delta == 0 {
+            self.cells[place_of_cell(addr)] = Cell { delta, family: family as u8, ..before };
         }
     }
 
@@ -143,7 +177,7 @@ impl Filter {
         let key = self.cell_key(addr);
         let cell = &mut self.cells[place_of_cell(addr)];
         if cell.key != key {
-            *cell = Cell { key, read: 0, written: 0 };
+            *cell = Cell { key, ..Cell::default() };
         }
         Some((cell, mask_of((addr % CELL) as u32, len)))
     }

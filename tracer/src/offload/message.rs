@@ -108,8 +108,9 @@ fn from_optional(value: u64) -> Option<u64> {
 }
 
 impl<S: Sink> Tracer<S> {
-    /// Takes what was sent, in order.
+    /// Takes what was sent, in order, until the trace is too large.
     pub(super) fn receive(&mut self, messages: &[Message], operands: &mut Operands) {
+        self.weigh(0);
         let mut rest = messages;
         while let [message, after @ ..] = rest {
             rest = after;
@@ -124,6 +125,8 @@ impl<S: Sink> Tracer<S> {
                 shadow.look_behind(*addr);
             }
             match *message {
+                // What is large, and what cuts, has operands.
+                Message::Operand(_) if self.is_full() => return,
                 Message::Operand(value) => {
                     operands.values.push(value);
                     continue;

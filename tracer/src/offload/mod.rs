@@ -22,6 +22,7 @@ mod message;
 use filter::Filter;
 use message::{Message, Operands, optional};
 
+use crate::layout::Layout;
 use crate::replay::HostObserver;
 use crate::trace::{Sink, TraceInfo};
 use crate::tracer::{Tracer, TracerOptions};
@@ -51,8 +52,94 @@ struct Activation {
     func: u32,
 }
 
+/// A trace would take more memory than it may.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "the trace needs more than {} MiB of memory: after {work} operators it has {segments} segments; \
+     choose fewer or larger units (--unit), or allow more (--memory)",
+    memory_max >> 20
+)]
+pub struct TooLarge {
+    /// What it may take, in bytes.
+    pub memory_max: u64,
+    /// Segments that it had then.
+    pub segments: u64,
+    /// Operators that were traced until then.
+    pub work: u64,
+}
+
 /// What is below the outermost activation.
 const NO_ACTIVATION: Activation = Activation { number: 0, results: 0, cuts: false, entry: false, sent: true, func: 0 };
+
+/// A load of memory 0 that begins a delta.
+#[derive(Clone, Copy, Debug)]
+struct DeltaLoad {
+    site: SiteId,
+    addr: u64,
+    len: u32,
+    family: Rmw,
+    /// What was known of its cell before it.
+    before: filter::Cell,
+}
+
+impl DeltaLoad {
+    fn message(&self) -> Message {
+        Message::Load { site: self.site.0, mem: 0, len: self.len as u8, rmw: self.family, addr: self.addr }
+    }
+
+    fn is_of(&self, addr: u64, len: u32, family: Rmw) -> bool {
+        (self.addr, self.len, self.family) == (addr, len, family)
+    }
+}
+
+/// The stack pointer as the tracer knows it, and what it need not know yet: who owns which part of the stack matters to reads of the
+/// stack and to cuts only, and depends on the highest value and on the last one.
+#[derive(Clone, Copy, Debug)]
+struct StackPointer {
+    global: Option<u32>,
+    /// The value that was sent last.
+    sent: u64,
+    /// The values so far, and so what can be owned.
+    lowest: u64,
+    highest: u64,
+    /// Values that were not sent.
+    pending: Option<PendingValues>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PendingValues {
+    site: SiteId,
+    highest: u64,
+    last: u64,
+}
+
+impl StackPointer {
+    fn new(layout: &Layout) -> StackPointer {
+        let sp = layout.sp_initial().unwrap_or(0);
+        StackPointer { global: layout.sp_global(), sent: sp, lowest: sp, highest: sp, pending: None }
+    }
+
+    /// Whether a read of this range, which is not empty, must come after the values that are pending.
+    #[inline(always)]
+    fn concerns(&self, range: &Range<u64>) -> bool {
+        self.pending.is_some() && range.start < self.highest && self.lowest < range.end
+    }
+
+    /// Whether this value is nothing new, so that it may wait.
+    fn may_wait(&self, value: u64) -> bool {
+        (self.lowest..=self.highest).contains(&value)
+    }
+
+    /// The tracer learns this value at once.
+    fn is_sent(&mut self, value: u64) {
+        (self.sent, self.lowest, self.highest) = (value, self.lowest.min(value), self.highest.max(value));
+    }
+
+    fn wait(&mut self, site: SiteId, value: u64) {
+        let before = self.pending.map_or(self.sent, |pending| pending.highest);
+        self.pending = Some(PendingValues { site, highest: before.max(value), last: value });
+    }
+}
 
 /// Where messages go.
 enum Consumer<S> {
@@ -70,7 +157,7 @@ pub struct Offload<S> {
     /// By function: [`UNIT`], [`ENTRY`].
     marks: Vec<u8>,
     has_unit_sites: bool,
-    sp_global: Option<u32>,
+    sp: StackPointer,
     /// The innermost activation.
     innermost: Activation,
     /// Those below it.
@@ -80,6 +167,11 @@ pub struct Offload<S> {
     entries: Vec<usize>,
     /// Whether the tracer saw the last return.
     return_sent: bool,
+    memory_max: u64,
+    /// A load of a known delta: if its store comes next, neither is sent.
+    held: Option<DeltaLoad>,
+    /// The load of another delta, when it was the last message.
+    sent: Option<DeltaLoad>,
 }
 
 impl<S> std::fmt::Debug for Offload<S> {
@@ -117,12 +209,15 @@ impl<S: Sink + Send + 'static> Offload<S> {
             messages: Vec::with_capacity(BATCH),
             marks,
             has_unit_sites: !units.plan().sites.is_empty(),
-            sp_global: options.layout.sp_global(),
+            sp: StackPointer::new(&options.layout),
             innermost: NO_ACTIVATION,
             activations: Vec::new(),
             activations_count: 0,
             entries: Vec::new(),
             return_sent: false,
+            memory_max: options.memory_max,
+            held: None,
+            sent: None,
             consumer: start(Box::new(Tracer::new(units.clone(), options, sink))),
             units,
         }
@@ -130,20 +225,29 @@ impl<S: Sink + Send + 'static> Offload<S> {
 
     /// Ends the trace, as [`Tracer::finish`] does.
     ///
+    /// # Errors
+    /// When the trace became too large; what came after that was not traced.
+    ///
     /// # Panics
     /// When the tracer's thread did.
-    pub fn finish(mut self) -> (S, TraceInfo) {
+    pub fn finish(mut self) -> Result<(S, TraceInfo), TooLarge> {
+        self.release();
         self.flush();
-        match self.consumer {
+        let tracer = match self.consumer {
             Consumer::Thread { sender, thread, .. } => {
                 drop(sender);
                 match thread.join() {
-                    Ok(tracer) => tracer.finish(),
+                    Ok(tracer) => Box::new(tracer),
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
-            Consumer::Inline(tracer, _) => tracer.finish(),
+            Consumer::Inline(tracer, _) => tracer,
+        };
+        if tracer.is_full() {
+            let (segments, work) = tracer.extent();
+            return Err(TooLarge { memory_max: self.memory_max, segments, work });
         }
+        Ok(tracer.finish())
     }
 }
 
@@ -160,6 +264,9 @@ fn on_thread<S: Sink + Send + 'static>(tracer: Box<Tracer<S>>) -> Result<Consume
         let mut operands = Operands::default();
         for mut batch in receiver {
             tracer.receive(&batch, &mut operands);
+            if tracer.is_full() {
+                break;
+            }
             batch.clear();
             // Nobody takes empty batches once the run is over.
             let _ = recycle.send(batch);
@@ -178,6 +285,59 @@ fn on_thread<S: Sink + Send + 'static>(tracer: Box<Tracer<S>>) -> Result<Consume
 impl<S: Sink> Offload<S> {
     #[inline(always)]
     fn send(&mut self, message: Message) {
+        self.release();
+        self.sent = None;
+        self.push_message(message);
+    }
+
+    /// Sends the load that is held, because something else comes before its store.
+    #[inline(always)]
+    fn release(&mut self) {
+        if let Some(load) = self.held.take() {
+            self.send_delta_load(load);
+        }
+    }
+
+    #[inline(never)]
+    fn send_delta_load(&mut self, load: DeltaLoad) {
+        self.before_read(&(load.addr..load.addr + u64::from(load.len)));
+        self.filter.load(load.addr, load.len, false);
+        self.announce();
+        self.push_message(load.message());
+        self.sent = Some(load);
+    }
+
+    /// Sends what reads of this range depend on.
+    #[inline(always)]
+    fn before_read(&mut self, range: &Range<u64>) {
+        if self.sp.concerns(range) {
+            self.send_stack_pointer();
+        }
+    }
+
+    /// Sends the stack pointer's pending values, as few as do.
+    #[inline(never)]
+    fn send_stack_pointer(&mut self) {
+        let Some(PendingValues { site, highest, last }) = self.sp.pending.take() else { return };
+        for value in [highest, last] {
+            if std::mem::replace(&mut self.sp.sent, value) != value {
+                self.send(Message::StackPointerSet { site: site.0, value });
+            }
+        }
+    }
+
+    fn stack_pointer_set(&mut self, site: SiteId, value: u64, is_known: bool) {
+        self.release();
+        if is_known && self.sp.may_wait(value) {
+            return self.sp.wait(site, value);
+        }
+        self.send_stack_pointer();
+        self.sp.is_sent(value);
+        self.send(Message::StackPointerSet { site: site.0, value });
+    }
+
+    #[inline(always)]
+    fn push_message(&mut self, message: Message) {
         self.messages.push(message);
         if self.messages.len() >= BATCH {
             self.flush();
@@ -189,7 +349,7 @@ impl<S: Sink> Offload<S> {
         match &mut self.consumer {
             Consumer::Thread { sender, spare, .. } => {
                 let next = spare.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
-                // A send fails only after the thread has panicked; `finish` passes that on.
+                // A send fails after the thread has panicked, or the trace is too large; `finish` passes that on.
                 let _ = sender.send(std::mem::replace(&mut self.messages, next));
             }
             Consumer::Inline(tracer, operands) => tracer.receive(&self.messages, operands),
@@ -206,6 +366,8 @@ impl<S: Sink> Offload<S> {
 
     /// Sends what may cut a segment, or changes what is known about addresses in another way.
     fn send_cut(&mut self, operands: &[u64], rest: &[u64], message: Message) {
+        self.release();
+        self.send_stack_pointer();
         self.filter.next_epoch();
         self.send_with(operands, rest, message);
     }
@@ -221,6 +383,31 @@ impl<S: Sink> Offload<S> {
         let entry = mark & ENTRY != 0;
         self.activations_count += 1;
         Activation { number: self.activations_count, results: 0, cuts, entry, sent: cuts || entry, func }
+    }
+
+    fn delta_load(&mut self, site: SiteId, addr: u64, len: u32, family: Rmw) {
+        self.release();
+        let load = DeltaLoad { site, addr, len, family, before: self.filter.cell(addr) };
+        if self.filter.knows_delta(addr, len, family) {
+            self.held = Some(load);
+        } else {
+            self.send_delta_load(load);
+        }
+    }
+
+    fn delta_store(&mut self, site: SiteId, addr: u64, len: u32, family: Rmw) {
+        if self.held.is_some_and(|load| load.is_of(addr, len, family)) {
+            self.held = None;
+            return;
+        }
+        let load = self.sent.filter(|load| load.is_of(addr, len, family));
+        self.before_read(&(addr..addr + u64::from(len)));
+        self.filter.store(addr, len, false);
+        self.announce();
+        self.send(Message::Store { site: site.0, mem: 0, len: len as u8, rmw: family, addr });
+        if let Some(load) = load {
+            self.filter.delta(addr, len, family, load.before);
+        }
     }
 
     /// Makes the innermost activation known to the tracer.
@@ -273,6 +460,9 @@ impl<S: Sink> HostObserver for Offload<S> {
 
     fn host_global_set(&mut self, global: u32, value: u64) {
         self.send_cut(&[value], &[], Message::HostGlobalSet { global });
+        if self.sp.global == Some(global) {
+            self.sp.is_sent(value);
+        }
     }
 }
 
@@ -299,7 +489,11 @@ impl<S: Sink> Probe for Offload<S> {
             if self.knows_load(addr, len, rmw) {
                 return;
             }
-            self.filter.load(addr, len, rmw == Rmw::Plain);
+            if rmw != Rmw::Plain {
+                return self.delta_load(site, addr, len, rmw);
+            }
+            self.filter.load(addr, len, true);
+            self.before_read(&(addr..addr + u64::from(len)));
         }
         if rmw != Rmw::Plain {
             self.announce();
@@ -313,7 +507,10 @@ impl<S: Sink> Probe for Offload<S> {
             if self.knows_store(addr, len, rmw) {
                 return;
             }
-            self.filter.store(addr, len, rmw == Rmw::Plain);
+            if rmw != Rmw::Plain {
+                return self.delta_store(site, addr, len, rmw);
+            }
+            self.filter.store(addr, len, true);
         }
         if rmw != Rmw::Plain {
             self.announce();
@@ -324,6 +521,7 @@ impl<S: Sink> Probe for Offload<S> {
     fn bulk_read(&mut self, site: SiteId, mem: u32, range: Range<u64>) {
         if mem == 0 {
             self.filter.forget(range.clone());
+            self.before_read(&range);
         }
         self.send_with(&[range.start, range.end], &[], Message::BulkRead { site: site.0, mem });
     }
@@ -355,9 +553,8 @@ impl<S: Sink> Probe for Offload<S> {
 
     fn global_set(&mut self, site: SiteId, global: u32, value: u64) {
         let known = self.filter.global_set(global);
-        // The tracer follows the stack pointer's value.
-        if self.sp_global == Some(global) {
-            self.send(Message::StackPointerSet { site: site.0, value });
+        if self.sp.global == Some(global) {
+            self.stack_pointer_set(site, value, known);
         } else if !known {
             self.send_with(&[value], &[], Message::GlobalSet { site: site.0, global });
         }
@@ -379,6 +576,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn enter(&mut self, func: u32, args: &[u64], work: u64) {
+        self.release();
         self.entries.push(self.activations.len());
         let activation = Activation { cuts: true, sent: true, ..self.begin(SiteId(0), func) };
         self.push(activation);
@@ -386,6 +584,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn leave(&mut self, work: u64, unwound: bool) {
+        self.release();
         let below = self.entries.pop().unwrap_or(0);
         while self.activations.len() > below {
             self.pop();
@@ -394,6 +593,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
+        self.release();
         let activation = self.begin(site, func);
         self.push(activation);
         if activation.sent {
@@ -402,6 +602,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn tail_call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
+        self.release();
         let ended = self.innermost;
         let mut activation = self.begin(site, func);
         activation.entry |= ended.entry;
@@ -416,6 +617,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn ret(&mut self, results: &[u64], work: u64) {
+        self.release();
         let ended = self.pop();
         self.return_sent = ended.sent;
         if ended.cuts || ended.entry {
@@ -438,6 +640,7 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn unwind(&mut self, site: SiteId, work: u64) {
+        self.release();
         let ended = self.pop();
         if ended.cuts || ended.entry {
             self.send_cut(&[work], &[], Message::Unwind { site: site.0 });

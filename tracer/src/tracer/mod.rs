@@ -45,7 +45,14 @@ pub struct TracerOptions {
     pub entry_points: EntryPoints,
     /// For every imported function, whether it is an output call, whose effect is an append.
     pub outputs: Vec<bool>,
+    /// Bytes of memory that the trace and what it is made with may take.
+    pub memory_max: u64,
 }
+
+/// [`TracerOptions::memory_max`] unless told otherwise: 2 GiB.
+pub const MEMORY_MAX_DEFAULT: u64 = 2 << 30;
+/// Bytes of one access beyond which its shadow is taken into account before it is made.
+const BULK: u64 = 1 << 20;
 
 impl TracerOptions {
     /// What follows from a module: its layout and its entry points by name. No import is an output call.
@@ -55,6 +62,7 @@ impl TracerOptions {
             layout: Layout::new(&LayoutFacts::of_module(module)),
             entry_points: EntryPoints::of_module(module, &[]),
             outputs: vec![false; module.imported_func_count() as usize],
+            memory_max: MEMORY_MAX_DEFAULT,
         }
     }
 
@@ -129,6 +137,7 @@ pub struct Tracer<S> {
     freed_violation: Option<Witness>,
     sites: Vec<Site>,
     work: u64,
+    memory_max: u64,
 }
 
 impl<S: Sink> Tracer<S> {
@@ -141,7 +150,7 @@ impl<S: Sink> Tracer<S> {
             is_marked[func as usize] = true;
         }
         Tracer {
-            graph: Segments::new(sink),
+            graph: Segments::new(sink, options.memory_max),
             granule: options.granule,
             units,
             roots: FxHashMap::default(),
@@ -172,7 +181,26 @@ impl<S: Sink> Tracer<S> {
             freed_violation: None,
             sites: Vec::new(),
             work: 0,
+            memory_max: options.memory_max,
         }
+    }
+
+    /// Whether the trace is too large to go on.
+    pub(crate) fn is_full(&self) -> bool {
+        self.graph.is_full()
+    }
+
+    /// Looks whether the trace with `more` bytes would be.
+    pub(crate) fn weigh(&mut self, more: u64) {
+        let shadows = self.memories.iter().chain(&self.tables).map(Shadow::memory).sum::<u64>();
+        if self.graph.memory().saturating_add(shadows).saturating_add(more) > self.memory_max {
+            self.graph.set_full();
+        }
+    }
+
+    /// How far the trace came: its segments and its work.
+    pub(crate) fn extent(&self) -> (u64, u64) {
+        (self.graph.segments_count(), self.work)
     }
 
     /// Ends the trace: the sink, and what is known besides nodes and edges (the caller adds names and the entry, see
@@ -286,9 +314,25 @@ impl<S: Sink> Tracer<S> {
         Access { flags, site: site.0, region, object, place: 0, dead: false, owned_since: 0 }
     }
 
+    /// Whether the shadow of a range would be too large; then the trace is.
+    #[cold]
+    fn is_too_large(&mut self, range: &Range<u64>) -> bool {
+        self.weigh((range.end - range.start).saturating_mul(2));
+        self.is_full()
+    }
+
     fn read_memory(&mut self, site: SiteId, mem: u32, range: Range<u64>, flags: Option<u8>) {
+        self.read_owned(site, mem, range, flags, None);
+    }
+
+    /// A read; of at most two cells, which these segments owned, if it was made earlier.
+    fn read_owned(&mut self, site: SiteId, mem: u32, range: Range<u64>, flags: Option<u8>, owners: Option<[u32; 2]>) {
+        if range.end - range.start > BULK && self.is_too_large(&range) {
+            return;
+        }
         let current = self.graph.current();
         let (shadow, graph, view, freed) = self.view(site, mem, flags);
+        let view = View { owners: owners.map(|owners| (range.start, owners)), ..view };
         shadow.read(graph, view.granule, range, |cell, mask| {
             let to = view.read_access(cell, mask);
             if freed.is_none() && view.is_freed_read(&to, cell, mask) {
@@ -316,11 +360,15 @@ impl<S: Sink> Tracer<S> {
             allocator: &self.allocator,
             layout: &self.layout,
             frames: &self.frames,
+            owners: None,
         };
         (shadow_of(&mut self.memories, mem), &mut self.graph, view, &mut self.freed_violation)
     }
 
     fn write_memory(&mut self, site: SiteId, mem: u32, range: Range<u64>, flags: Option<u8>) {
+        if range.end - range.start > BULK && self.is_too_large(&range) {
+            return;
+        }
         if flags.is_none() && self.allocator.is_inside() && mem == 0 {
             self.allocator.wrote(range.clone());
         }
@@ -418,7 +466,7 @@ impl<S: Sink> HostObserver for Tracer<S> {
         }
         cell_of(&mut self.globals, global).forget(u8::MAX);
         if self.layout.sp_global() == Some(global) {
-            self.sp = value;
+            self.set_sp(value);
         }
     }
 }
@@ -715,10 +763,14 @@ impl<S: Sink> Tracer<S> {
         let to = Access { flags: flags.unwrap_or(to.flags), ..to };
         write_single(cell_of(&mut self.globals, global), &mut self.graph, &to);
         if is_sp {
-            self.sp = value;
-            self.layout.sp_set(value);
-            self.frames.sp_set(value, self.graph.current());
+            self.set_sp(value);
         }
+    }
+
+    fn set_sp(&mut self, value: u64) {
+        self.sp = value;
+        self.layout.sp_set(value);
+        self.frames.sp_set(value, self.graph.current());
     }
 
     fn write_table(&mut self, site: SiteId, table: u32, range: Range<u64>, flags: Option<u8>) {

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use worksp_engine::probe::{Probe, Rmw, SiteId};
 
+use super::view::View;
 use super::{Tracer, shadow_of};
 use crate::cell::{Cell, DeltaKey};
-use crate::shadow::CELL;
+use crate::shadow::{CELL, for_cells};
 use crate::trace::Sink;
 
 /// Loads of delta pairs that may wait for their stores at one time; the oldest is taken as an ordinary read beyond that.
@@ -21,6 +22,8 @@ pub(super) struct PendingLoad {
     site: SiteId,
     activation: u64,
     flags: u8,
+    /// Who owned its first and its last cell.
+    owners: [u32; 2],
     /// Its cells before the segment wrote other bytes of them, once it did.
     before: Vec<(u64, u8, Cell)>,
 }
@@ -45,12 +48,13 @@ impl<S: Sink> Tracer<S> {
 
     /// The waiting load at this index is an ordinary read, at the time at which it was made.
     fn flush_at(&mut self, at: usize) {
-        let PendingLoad { mem, range, site, flags, before, .. } = self.take_pending(at);
+        let PendingLoad { mem, range, site, flags, owners, before, .. } = self.take_pending(at);
         let (_, graph, view, _) = self.view(site, mem, Some(flags));
+        let view = View { owners: Some((range.start, owners)), ..view };
         for (cell, mask, mut state) in before {
             state.read(graph, view.granule, &view.read_access(cell, mask), mask);
         }
-        self.read_memory(site, mem, range, Some(flags));
+        self.read_owned(site, mem, range, Some(flags), Some(owners));
     }
 
     /// Some bytes are about to be written. Loads of them wait no longer. A load of other bytes of the same cells waits on, and
@@ -97,7 +101,10 @@ impl<S: Sink> Tracer<S> {
         let flags = self.flags_at(range.start);
         let activation = self.activation_ids.last().copied().unwrap_or(0);
         self.pending_cells |= bits_of(&range);
-        self.pending.push(PendingLoad { mem, range, family, site, activation, flags, before: Vec::new() });
+        let (_, _, view, _) = self.view(site, mem, Some(flags));
+        let mut owners = [0; 2];
+        for_cells(range.clone(), |cell, mask| owners[usize::from(cell > range.start)] = view.read_access(cell, mask).owned_since);
+        self.pending.push(PendingLoad { mem, range, family, site, activation, flags, owners, before: Vec::new() });
     }
 
     /// Whether the store completes the pair that a waiting load began; the load then waits no longer.

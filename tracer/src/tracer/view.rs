@@ -21,6 +21,8 @@ pub(super) struct View<'a> {
     pub(super) allocator: &'a Allocator,
     pub(super) layout: &'a Layout,
     pub(super) frames: &'a Frames,
+    /// Who owned the first and the last cell of a load that starts here, if it was made earlier.
+    pub(super) owners: Option<(u64, [u32; 2])>,
 }
 
 impl View<'_> {
@@ -43,7 +45,10 @@ impl View<'_> {
         if to.region == EdgeClass::Stack {
             let last = cell + u64::from(7 - mask.leading_zeros());
             to.dead = (last | u64::from(self.granule.bytes() - 1)) < self.sp;
-            to.owned_since = self.frames.owned_since(cell + u64::from(mask.trailing_zeros()));
+            to.owned_since = match self.owners {
+                Some((start, owners)) => owners[usize::from(cell > start)],
+                None => self.frames.owned_since(cell + u64::from(mask.trailing_zeros())),
+            };
         }
         to
     }

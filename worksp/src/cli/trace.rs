@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use bytesize::ByteSize;
 use worksp::json::LadderJson;
 use worksp::ladder::{BURDEN_DEFAULT, Ladder};
 use worksp::report::{self, Style, grouped};
@@ -10,6 +11,7 @@ use worksp::request::{self, Phase, TraceOptions, Traced};
 use worksp_recorder::Stdout;
 use worksp_tracer::container::Kind;
 use worksp_tracer::recording::Recording;
+use worksp_tracer::tracer::MEMORY_MAX_DEFAULT;
 use worksp_tracer::units::UnitSpec;
 use worksp_tracer::{Granule, trace_file};
 
@@ -38,6 +40,9 @@ pub(crate) struct Args {
     /// Allocator entry points that their names do not tell, as malloc=NAME,free=NAME,…
     #[arg(long, value_name = "ROLE=NAME,…", value_delimiter = ',', value_parser = role)]
     allocator: Vec<(String, String)>,
+    /// Memory that the trace may take, such as 512MiB or 4GB (2GiB unless given)
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    memory: Option<u64>,
     #[command(flatten)]
     request: Request,
 }
@@ -67,6 +72,10 @@ fn granule(text: &str) -> Result<Granule, String> {
     Granule::from_bytes(bytes).ok_or_else(|| "write 1, 4 or 8".to_owned())
 }
 
+fn bytes(text: &str) -> Result<u64, String> {
+    text.parse::<ByteSize>().map(|size| size.as_u64()).map_err(|_| "write a number of bytes, or one with KiB, MiB, GiB, kB, MB or GB".to_owned())
+}
+
 fn role(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((role, name)) => Ok((role.to_owned(), name.to_owned())),
@@ -80,6 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         units: args.units.clone(),
         granule: args.granule,
         allocator: args.allocator.clone(),
+        memory_max: args.memory.unwrap_or(MEMORY_MAX_DEFAULT),
         ..TraceOptions::default()
     };
     let traced = trace(&recording, &options)?;

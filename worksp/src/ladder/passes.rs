@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Add;
 
 use worksp_tracer::edge::EdgeKind;
+use worksp_tracer::hints::large_list;
 use worksp_tracer::trace::Node;
 
 use super::sources::{EdgeSet, Sources, parts};
@@ -132,7 +133,9 @@ fn pass<T: Time, const BURDENED: bool, const REPLAYS: bool>(
 ) -> io::Result<()> {
     let kept: Vec<Kept<T>> = sources.sets.iter().map(|set| Kept::of(*set, lanes)).collect();
     finish.clear();
-    finish.reserve_exact(nodes.len());
+    if finish.capacity() < nodes.len() {
+        *finish = large_list(nodes.len());
+    }
     sources.for_each(|node, sources| {
         let (mut start, mut latest) = ([T::default(); LANES], [T::default(); LANES]);
         for source in sources {

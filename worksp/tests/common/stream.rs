@@ -9,6 +9,7 @@ use worksp_tracer::allocator::{EntryPoint, EntryPoints};
 use worksp_tracer::edge::EdgeClass;
 use worksp_tracer::layout::{Layout, LayoutFacts};
 use worksp_tracer::replay::HostObserver;
+use worksp_tracer::tracer::MEMORY_MAX_DEFAULT;
 use worksp_tracer::trace::{Boundary, TraceInfo};
 use worksp_tracer::units::Units;
 use worksp_tracer::{Granule, Trace, Tracer, TracerOptions};
@@ -222,7 +223,7 @@ impl<T: Probe + HostObserver> Streams<T> {
             entry_points.insert(func, name, EntryPoint::of_name(name));
         }
         let options =
-            TracerOptions { granule, layout: Layout::new(&facts), entry_points, outputs: vec![true, false] };
+            TracerOptions { granule, layout: Layout::new(&facts), entry_points, outputs: vec![true, false], memory_max: MEMORY_MAX_DEFAULT };
         let mut streams = Streams {
             tracer: make(units, options),
             definition: Definition::new(u64::from(granule.bytes())),
