@@ -160,6 +160,10 @@ fn state(store: &Store, module: &Module, instance: InstanceId) -> Vec<Seen> {
     items
         .filter_map(|item| match item {
             Extern::Global(id) => Some(see(store.global(id))),
+            // The bytes of shared memories cannot be read from Wasmtime in safe code.
+            Extern::Memory(id) if matches!(store.extern_type(item), ExternType::Memory(ty) if ty.shared) => {
+                Some(Seen::Bytes(store.memory(id).len(), 0))
+            }
             Extern::Memory(id) => Some(see_bytes(store.memory(id))),
             Extern::Table(id) => Some(Seen::Bytes(store.table_size(id) as usize, 0)),
             Extern::Func(_) | Extern::Tag(_) => None,
@@ -177,6 +181,7 @@ fn same(kind: TrapKind) -> TrapKind {
 fn theirs(bytes: &[u8], setting: Setting) -> Outcome {
     let mut config = wasmtime::Config::new();
     config.cranelift_nan_canonicalization(setting.canonicalize_nans).relaxed_simd_deterministic(true);
+    config.wasm_wide_arithmetic(true).wasm_custom_page_sizes(true).wasm_memory64(true).wasm_threads(true).shared_memory(true);
     config.wasm_exceptions(true).wasm_tail_call(true).wasm_multi_memory(true).wasm_extended_const(true).cranelift_opt_level(wasmtime::OptLevel::None);
     let engine = wasmtime::Engine::new(&config).expect("a valid configuration");
     let module = wasmtime::Module::new(&engine, bytes).expect("Wasmtime takes what this engine takes");
@@ -225,6 +230,7 @@ fn theirs(bytes: &[u8], setting: Setting) -> Outcome {
                 outcome.state.push(see_theirs(&value));
             }
             Some(wasmtime::Extern::Memory(memory)) => outcome.state.push(see_bytes(memory.data(&store))),
+            Some(wasmtime::Extern::SharedMemory(memory)) => outcome.state.push(Seen::Bytes(memory.data_size(), 0)),
             Some(wasmtime::Extern::Table(table)) => outcome.state.push(Seen::Bytes(table.size(&store) as usize, 0)),
             _ => {}
         }
@@ -303,6 +309,8 @@ fn trap_kind(error: &wasmtime::Error) -> TrapKind {
         Some(Trap::StackOverflow) => TrapKind::StackOverflow,
         Some(Trap::BadSignature) => TrapKind::BadSignature,
         Some(Trap::NullReference) => TrapKind::NullException,
+        Some(Trap::HeapMisaligned) => TrapKind::UnalignedAtomic,
+        Some(Trap::AtomicWaitNonSharedMemory) => TrapKind::WaitOnUnshared,
         other => panic!("Wasmtime failed otherwise: {other:?}, {error:?}"),
     }
 }
@@ -335,7 +343,7 @@ fn program(seed: u64) -> Option<Vec<u8>> {
     let config = wasm_smith::Config {
         available_imports: Some(wat::parse_str(imports).expect("valid text")),
         canonicalize_nans: !setting(seed).canonicalize_nans,
-        custom_page_sizes_enabled: false,
+        custom_page_sizes_enabled: seed % 5 < 2,
         // Half of the programs avoid traps, which would end most calls early.
         disallow_traps: seed.is_multiple_of(2),
         // Exceptions in half of the programs, whatever else is in them.
@@ -348,7 +356,8 @@ fn program(seed: u64) -> Option<Vec<u8>> {
         max_memory32_bytes: 8 << 16,
         max_tables: 3,
         max_table_elements: 50,
-        memory64_enabled: false,
+        max_memory64_bytes: 8 << 16,
+        memory64_enabled: seed % 5 > 2,
         memory_max_size_required: true,
         memory_offset_choices: wasm_smith::MemoryOffsetChoices(90, 9, 1),
         min_funcs: 2,
@@ -356,8 +365,8 @@ fn program(seed: u64) -> Option<Vec<u8>> {
         simd_enabled: vectors,
         table_max_size_required: true,
         tail_call_enabled: true,
-        threads_enabled: false,
-        wide_arithmetic_enabled: false,
+        threads_enabled: seed % 7 < 3,
+        wide_arithmetic_enabled: seed % 2 == 1,
         ..wasm_smith::Config::default()
     };
     let mut state = seed;
@@ -365,7 +374,13 @@ fn program(seed: u64) -> Option<Vec<u8>> {
     let bytes: Vec<u8> = std::iter::repeat_with(|| mix(&mut state).to_le_bytes()).flatten().take(length).collect();
     let mut module = wasm_smith::Module::new(config, &mut Unstructured::new(&bytes)).ok()?;
     module.ensure_termination(1000).expect("all bodies are made by the generator");
-    Some(module.to_bytes())
+    let bytes = module.to_bytes();
+    (!may_wait(&bytes)).then_some(bytes)
+}
+
+/// Whether a program may wait for others, which would take any time on Wasmtime: these bytes begin `memory.atomic.wait32` and `wait64`.
+fn may_wait(bytes: &[u8]) -> bool {
+    bytes.windows(2).any(|pair| matches!(pair, [0xfe, 1 | 2]))
 }
 
 /// Returns whether there was something to compare with.
@@ -401,11 +416,28 @@ fn random_programs_run_as_on_wasmtime() {
     let scalar = Engine::new(Config { simd: false, ..Config::default() });
     let (mut ran, mut compared, mut vectors, mut throwing) = (0, 0, 0, 0);
     let no_exceptions = Engine::new(Config { exceptions: false, ..Config::default() });
+    // Of each of the others, how many programs use it.
+    type Switch = fn(&mut Config);
+    let without: [(&str, Switch); 4] = [
+        ("wide arithmetic", |config| config.wide_arithmetic = false),
+        ("custom page sizes", |config| config.custom_page_sizes = false),
+        ("memory64", |config| config.memory64 = false),
+        ("threads", |config| config.threads = false),
+    ];
+    let without = without.map(|(name, switch)| {
+        let mut config = Config::default();
+        switch(&mut config);
+        (name, Engine::new(config))
+    });
+    let mut using = [0; 4];
     for seed in first..first + count {
         if let Some(bytes) = program(seed) {
             ran += 1;
             vectors += u64::from(Module::new(&scalar, &bytes).is_err());
             throwing += u64::from(Module::new(&no_exceptions, &bytes).is_err());
+            for (count, (_, engine)) in using.iter_mut().zip(&without) {
+                *count += u64::from(Module::new(engine, &bytes).is_err());
+            }
             match catch_unwind(|| compare(seed, &bytes)) {
                 Ok(answered) => compared += u64::from(answered),
                 Err(panic) => {
@@ -418,6 +450,8 @@ fn random_programs_run_as_on_wasmtime() {
         }
     }
     println!("{ran} programs, {compared} of them compared, {vectors} with vectors, {throwing} with exceptions");
+    without.iter().zip(using).for_each(|((name, _), count)| println!("{count} with {name}"));
+    assert!(using.iter().all(|count| count * 40 >= ran), "all features are generated");
     assert!(ran * 2 >= count && compared * 10 >= ran * 9, "most random bytes make a program that both engines run");
     assert!(vectors * 2 >= ran && throwing * 4 >= ran, "vectors and exceptions are generated");
 }

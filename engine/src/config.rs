@@ -50,6 +50,17 @@ pub struct Config {
     /// The form of exceptions that came before: `try`, `catch`, `catch_all`, `delegate`, `rethrow`. Needs
     /// [`exceptions`](Config::exceptions) for tags and `throw`. On by default.
     pub legacy_exceptions: bool,
+    /// 128-bit arithmetic on pairs of i64: `i64.add128`, `i64.sub128`, `i64.mul_wide_s`, `i64.mul_wide_u`. On by default.
+    pub wide_arithmetic: bool,
+    /// Memories whose pages are single bytes instead of 64 KiB. On by default.
+    pub custom_page_sizes: bool,
+    /// Memories and tables with 64-bit indices. On by default.
+    pub memory64: bool,
+    /// Shared memories and atomic operators, for a single agent: a wait without timeout traps instead of never ending. On by default.
+    pub threads: bool,
+    /// Typed function references: reference types that name a function type or exclude null, `call_ref`, `br_on_null` and their like.
+    /// On by default.
+    pub function_references: bool,
 }
 
 impl Default for Config {
@@ -62,6 +73,11 @@ impl Default for Config {
             relaxed_simd: true,
             exceptions: true,
             legacy_exceptions: true,
+            wide_arithmetic: true,
+            custom_page_sizes: true,
+            memory64: true,
+            threads: true,
+            function_references: true,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::trap::Trap;
 #[non_exhaustive]
 pub enum Error {
     /// The bytes are no WebAssembly module, or one that does not validate.
-    #[error("not a valid WebAssembly module: {message} (at offset 0x{offset:x}); check that the file is complete and was built for wasm32")]
+    #[error("not a valid WebAssembly module: {message} (at offset 0x{offset:x}); check that the file is complete")]
     Invalid {
         /// What the decoder or the validator found.
         message: String,
@@ -122,13 +122,14 @@ pub enum InstantiateError {
     Trap(#[from] Trap),
 }
 
-/// Checks that values have these types.
+/// Checks that values of a store have these types.
 pub(crate) fn check_values(
+    store: &crate::store::Store,
     func: impl FnOnce() -> String,
     expected: &[crate::value::ValType],
     given: &[crate::value::Val],
 ) -> Result<(), Error> {
-    if expected.len() == given.len() && expected.iter().zip(given).all(|(ty, val)| val.is_of(*ty)) {
+    if expected.len() == given.len() && expected.iter().zip(given).all(|(ty, val)| store.is_of(*val, *ty)) {
         return Ok(());
     }
     let list = |types: Vec<String>| types.join(" ");

@@ -20,6 +20,8 @@ pub(crate) mod vector;
 pub(crate) const BINARY_SHAPES: [&str; 7] = ["SS", "SI", "IS", "AS", "SA", "AI", "IA"];
 /// Operand shapes of stores: address, value.
 pub(crate) const STORE_SHAPES: [&str; 8] = ["SS", "SI", "SA", "AS", "AI", "IS", "IA", "II"];
+/// Operand shapes of stores to 64-bit memories: address, value.
+pub(crate) const STORE64_SHAPES: [&str; 5] = ["SS", "SI", "SA", "AS", "AI"];
 /// Operand shapes of operations with one free operand.
 pub(crate) const UNARY_SHAPES: [&str; 2] = ["A", "S"];
 /// Operand shapes where an immediate is allowed as well: load addresses, `global.set`, one-result returns.
@@ -140,10 +142,13 @@ macro_rules! for_each_single {
             VectorSelectS vector_select_slot; VectorSelectA vector_select_acc;
             VectorGlobalGet vector_global_get::<S, P>; VectorGlobalSet vector_global_set::<S, P>;
             VectorLoadOther vector_load_other::<S, P>; LaneLoadOther lane_load_other::<S, P>; FrameStoreOther frame_store_other::<S, P>;
+            // wide arithmetic
+            Add128 add128; Sub128 sub128; MulWideS mul_wide_s; MulWideU mul_wide_u;
             // control
             Charge charge; Jump jump; BrTableS br_table_slot; BrTableA br_table_acc; Unreachable unreachable;
             Call call::<S, P>; CallImport call_import::<S, P>; CallIndirect call_indirect::<S, P>;
             ReturnCall return_call::<S, P>; ReturnCallImport return_call_import::<S, P>; ReturnCallIndirect return_call_indirect::<S, P>;
+            CallRef call_ref::<S, P>; ReturnCallRef return_call_ref::<S, P>;
             Throw throw::<S, P>; ThrowRef throw_ref::<S, P>;
             Ret ret::<S, P>; RetA ret_acc::<S, P>; RetS ret_slot::<S, P>; RetI ret_imm::<S, P>;
             // globals
@@ -153,8 +158,11 @@ macro_rules! for_each_single {
             LoadOther load_other::<S, P>; StoreOther store_other::<S, P>;
             MemorySize memory_size::<S, P>; MemoryGrow memory_grow::<S, P>;
             MemoryCopy memory_copy::<S, P>; MemoryFill memory_fill::<S, P>; MemoryInit memory_init::<S, P>; DataDrop data_drop::<S, P>;
+            // atomic operators
+            AtomicLoad atomic_load::<S, P>; AtomicStore atomic_store::<S, P>; AtomicRmw atomic_rmw::<S, P>;
+            AtomicCmpxchg atomic_cmpxchg::<S, P>; AtomicWait atomic_wait::<S, P>; AtomicNotify atomic_notify::<S, P>;
             // references and tables
-            RefFunc ref_func::<S, P>; RefIsNull ref_is_null;
+            RefFunc ref_func::<S, P>; RefIsNull ref_is_null; RefAsNonNull ref_as_non_null;
             TableGet table_get::<S, P>; TableSet table_set::<S, P>; TableSize table_size::<S, P>; TableGrow table_grow::<S, P>;
             TableFill table_fill::<S, P>; TableCopy table_copy::<S, P>; TableInit table_init::<S, P>; ElemDrop elem_drop::<S, P>;
             // events of traced code
@@ -171,6 +179,7 @@ macro_rules! define_enum {
     ($(#[$doc:meta])* $name:ident: $($variant:ident),*) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(clippy::enum_variant_names, reason = "variants are called as the language calls its operators")]
         #[repr(u16)]
         pub(crate) enum $name { $($variant),* }
         impl $name {
@@ -212,6 +221,25 @@ macro_rules! define_single {
     } };
 }
 use define_enum;
+
+/// What an atomic read-modify-write makes of the old value and its operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum AtomicRmw {
+    Add,
+    Sub,
+    And,
+    Or,
+    Xor,
+    Xchg,
+}
+
+impl AtomicRmw {
+    /// All of them, in numbering order.
+    pub(crate) const ALL: [AtomicRmw; 6] =
+        [AtomicRmw::Add, AtomicRmw::Sub, AtomicRmw::And, AtomicRmw::Or, AtomicRmw::Xor, AtomicRmw::Xchg];
+}
+
 for_each_binary!(define_binary);
 for_each_unary!(define_unary);
 for_each_load!(define_load);
@@ -230,7 +258,10 @@ const UNARY: u16 = BRANCH + BRANCH_OPS * 7;
 const LOAD: u16 = UNARY + UnaryOp::COUNT * 2 * 2;
 const STORE: u16 = LOAD + LoadKind::COUNT * 3 * 2;
 const VECTOR: u16 = STORE + StoreKind::COUNT * 8;
-const SINGLE: u16 = vector::END;
+/// Loads from a 64-bit memory 0, with addresses in the unary shapes.
+const LOAD64: u16 = vector::END;
+const STORE64: u16 = LOAD64 + LoadKind::COUNT * 2 * 2;
+const SINGLE: u16 = STORE64 + StoreKind::COUNT * 5;
 /// The number of opcodes.
 pub(crate) const OPCODES: u16 = SINGLE + Single::COUNT;
 
@@ -303,6 +334,16 @@ pub(crate) fn store(kind: StoreKind, addr: Operand, value: Operand) -> Option<Op
     Some(STORE + kind as u16 * 8 + shape2(&STORE_SHAPES, addr, value)?)
 }
 
+/// The opcode of a load from this address operand of a 64-bit memory, accumulator destination; `None` for an immediate.
+pub(crate) fn load64(kind: LoadKind, addr: Operand) -> Option<Opcode> {
+    Some(LOAD64 + (kind as u16 * 2 + shape1(&UNARY_SHAPES, addr)?) * 2)
+}
+
+/// The opcode of a store of this value operand to this address operand of a 64-bit memory; `None` for an immediate address.
+pub(crate) fn store64(kind: StoreKind, addr: Operand, value: Operand) -> Option<Opcode> {
+    Some(STORE64 + kind as u16 * 5 + shape2(&STORE64_SHAPES, addr, value)?)
+}
+
 /// The opcode of a single-handler operation.
 pub(crate) fn single(op: Single) -> Opcode {
     SINGLE + op as u16
@@ -334,7 +375,10 @@ mod tests {
         assert_eq!(branch_of(binary(BinaryOp::I32Add, slot, slot).unwrap(), false), None);
         assert_eq!(binary(BinaryOp::I32Add, imm, imm), None);
         assert_eq!(vector::unary(vector::VectorUnary::ALL[0]), store(StoreKind::W64, imm, imm).unwrap() + 1);
-        assert!(single(Single::ALL[0]) > vector::frame_store(vector::FrameStore::B16, imm));
+        assert!(load64(LoadKind::U8, Operand::Acc).unwrap() > vector::frame_store(vector::FrameStore::B16, imm));
+        assert_eq!(store64(StoreKind::W8, slot, slot).unwrap(), load64(LoadKind::I32To64, slot).unwrap() + 2);
+        assert_eq!(single(Single::ALL[0]), store64(StoreKind::W64, Operand::Acc, imm).unwrap() + 1);
+        assert_eq!((load64(LoadKind::U8, imm), store64(StoreKind::W8, imm, slot)), (None, None));
         assert!(single(Single::Translate) == OPCODES - 1);
     }
 }

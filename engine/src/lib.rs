@@ -8,6 +8,7 @@
 mod config;
 mod error;
 mod execute;
+mod interned;
 mod isa;
 mod linker;
 mod memory;
@@ -23,6 +24,7 @@ mod value;
 pub use config::{Config, Engine, Limits};
 pub use error::{Error, InstantiateError};
 pub use execute::{HostCall, Step};
+pub use interned::FuncTypeRef;
 pub use linker::{CallError, Caller, HostError, Linker};
 pub use memory::PAGE_BYTES;
 pub use module::{Export, ExportItem, Import, Module};

@@ -243,7 +243,7 @@ impl Linker {
         let results = (host.run.clone())(&mut Caller { run: &mut run }, &call.args);
         self.nesting.update(|depth| depth - 1);
         let results = results?;
-        check_values(|| format!("the caller of {}", host.name), host.ty.results(), &results)?;
+        check_values(store, || format!("the caller of {}", host.name), host.ty.results(), &results)?;
         Ok(results)
     }
 }

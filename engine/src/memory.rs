@@ -9,18 +9,25 @@ use crate::config::Limits;
 use crate::error::Error;
 use crate::value::MemoryType;
 
-/// Bytes of one WebAssembly page.
+/// Bytes of one WebAssembly page, unless a memory's type has another size.
 pub const PAGE_BYTES: u64 = 1 << 16;
 
-/// Pages of the largest memory with 32-bit addresses.
-const PAGES_MAX: u64 = 1 << 16;
+/// Access rights change in multiples of this many bytes, which every system's pages divide.
+const GRAIN: usize = 1 << 16;
+
+/// Pages of the largest memory of a type.
+fn pages_max(ty: &MemoryType) -> u64 {
+    let bytes = if ty.index64 { 1u128 << 64 } else { 1 << 32 };
+    let most = if ty.index64 { u64::MAX } else { u64::from(u32::MAX) };
+    u64::try_from(bytes >> ty.page_bytes_log2).map_or(most, |pages| pages.min(most))
+}
 
 /// A linear memory. `base..base + reserved` is address space of ours; `base..base + len` can be read and written.
 #[derive(Debug)]
 pub(crate) struct Memory {
     /// Where the memory starts; fixed for its lifetime.
     pub(crate) base: NonNull<u8>,
-    /// Accessible bytes: `pages * PAGE_BYTES`.
+    /// Accessible bytes: `pages` times the bytes of a page.
     pub(crate) len: usize,
     /// Current size.
     pub(crate) pages: u64,
@@ -44,19 +51,21 @@ impl Memory {
     /// # Errors
     /// When the minimum exceeds the limit, or the system gives no address space.
     pub(crate) fn new(ty: MemoryType, limits: &Limits) -> Result<Memory, Error> {
-        let limit_pages = (limits.memory_bytes_max / PAGE_BYTES).min(PAGES_MAX);
+        let page_bytes = ty.page_bytes();
+        let limit_pages = (limits.memory_bytes_max / page_bytes).min(pages_max(&ty));
         if ty.min > limit_pages {
             return Err(Error::Limit {
                 what: "a linear memory's initial size".into(),
-                wanted: ty.min.saturating_mul(PAGE_BYTES),
-                limit: limit_pages * PAGE_BYTES,
+                wanted: ty.min.saturating_mul(page_bytes),
+                limit: limit_pages * page_bytes,
                 knob: "the memory limit",
             });
         }
-        let max_pages = ty.max.unwrap_or(PAGES_MAX).min(limit_pages);
-        let bytes = max_pages * PAGE_BYTES;
+        let max_pages = ty.max.unwrap_or(u64::MAX).min(limit_pages);
+        let bytes = max_pages * page_bytes;
         let failed = |cause: String| Error::AddressSpace { bytes, cause };
-        let reserved = usize::try_from(bytes).map_err(|e| failed(e.to_string()))?;
+        let reserved = usize::try_from(bytes).ok().and_then(|bytes| bytes.checked_next_multiple_of(GRAIN));
+        let reserved = reserved.ok_or_else(|| failed("it is more than there is".into()))?;
         let base = reserve(reserved).map_err(|e| failed(e.to_string()))?;
         let mut memory = Memory { base, len: 0, pages: 0, max_pages, reserved, ty };
         match memory.grow(ty.min) {
@@ -69,11 +78,13 @@ impl Memory {
     pub(crate) fn grow(&mut self, delta: u64) -> Option<u64> {
         let previous = self.pages;
         let pages = previous.checked_add(delta).filter(|&pages| pages <= self.max_pages)?;
-        let len = (pages * PAGE_BYTES) as usize;
-        if len > self.len {
+        let len = (pages * self.ty.page_bytes()) as usize;
+        let (open, needed) = (self.len.next_multiple_of(GRAIN), len.next_multiple_of(GRAIN));
+        if needed > open {
             let flags = MprotectFlags::READ | MprotectFlags::WRITE;
-            // SAFETY: `self.len..len` lies in the reservation because `pages <= max_pages`, and nothing refers to it yet.
-            unsafe { mprotect(self.base.as_ptr().add(self.len).cast::<c_void>(), len - self.len, flags).ok()? };
+            // SAFETY: `open..needed` lies in the reservation, which is such a multiple as well, because `pages <= max_pages`, and
+            // nothing refers to it yet.
+            unsafe { mprotect(self.base.as_ptr().add(open).cast::<c_void>(), needed - open, flags).ok()? };
         }
         self.pages = pages;
         self.len = len;
@@ -120,7 +131,7 @@ mod tests {
     use super::*;
 
     fn memory(min: u64, max: Option<u64>, limit: u64) -> Result<Memory, Error> {
-        Memory::new(MemoryType { min, max }, &Limits { memory_bytes_max: limit, ..Limits::default() })
+        Memory::new(MemoryType::new(min, max), &Limits { memory_bytes_max: limit, ..Limits::default() })
     }
 
     #[test]
@@ -142,6 +153,10 @@ mod tests {
         assert!(matches!(memory(u64::MAX, None, u64::MAX), Err(Error::Limit { .. })));
         let mut small = memory(0, None, (2 << 16) + 5).unwrap();
         assert_eq!((small.grow(2), small.grow(1)), (Some(0), None));
+        let of_bytes = MemoryType { page_bytes_log2: 0, ..MemoryType::new(65_535, None) };
+        let mut bytes = Memory::new(of_bytes, &Limits { memory_bytes_max: 65_537, ..Limits::default() }).unwrap();
+        assert_eq!((bytes.bytes().len(), bytes.grow(1), bytes.grow(1), bytes.grow(1)), (65_535, Some(65_535), Some(65_536), None));
+        bytes.bytes_mut()[65_536] = 1;
         let mut empty = memory(0, Some(0), 1 << 20).unwrap();
         assert_eq!((empty.bytes().len(), empty.grow(0), empty.grow(1)), (0, Some(0), None));
     }

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::config::Engine;
 use crate::error::Error;
+use crate::interned::FuncTypeRef;
 use crate::value::{ExternType, FuncType, GlobalType, MemoryType, TableType, ValType};
 use names::Names;
 
@@ -355,22 +356,30 @@ impl std::fmt::Debug for Module {
     }
 }
 
-/// The engine's own type for a validated one. `None` for types of features that are refused at load.
-fn val_type(ty: wasmparser::ValType) -> Option<ValType> {
-    Some(match ty {
-        wasmparser::ValType::I32 => ValType::I32,
-        wasmparser::ValType::I64 => ValType::I64,
-        wasmparser::ValType::F32 => ValType::F32,
-        wasmparser::ValType::F64 => ValType::F64,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::FUNCREF => ValType::FuncRef,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::EXTERNREF => ValType::ExternRef,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::EXNREF => ValType::ExnRef,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::NULLEXNREF => ValType::NullExnRef,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::EXN => ValType::SomeExnRef,
-        wasmparser::ValType::Ref(ty) if ty == wasmparser::RefType::NULLEXNREF.as_non_null() => ValType::NoExnRef,
-        wasmparser::ValType::V128 => ValType::V128,
-        wasmparser::ValType::Ref(_) => return None,
-    })
+/// The engine's own type for a validated one of a module with these types. `None` for types of features that are refused at load.
+fn val_type(types: &[FuncType], ty: wasmparser::ValType) -> Option<ValType> {
+    use wasmparser::AbstractHeapType::{Exn, Extern, Func, NoExn};
+    use wasmparser::{HeapType, UnpackedIndex};
+    let ty = match ty {
+        wasmparser::ValType::I32 => return Some(ValType::I32),
+        wasmparser::ValType::I64 => return Some(ValType::I64),
+        wasmparser::ValType::F32 => return Some(ValType::F32),
+        wasmparser::ValType::F64 => return Some(ValType::F64),
+        wasmparser::ValType::V128 => return Some(ValType::V128),
+        wasmparser::ValType::Ref(ty) => ty,
+    };
+    let (nullable, never_null) = match ty.heap_type() {
+        HeapType::Concrete(UnpackedIndex::Module(index)) => {
+            let of = FuncTypeRef::new(types.get(index as usize)?);
+            (ValType::TypedFuncRef(of), ValType::SomeTypedFuncRef(of))
+        }
+        HeapType::Abstract { shared: false, ty: Func } => (ValType::FuncRef, ValType::SomeFuncRef),
+        HeapType::Abstract { shared: false, ty: Extern } => (ValType::ExternRef, ValType::SomeExternRef),
+        HeapType::Abstract { shared: false, ty: Exn } => (ValType::ExnRef, ValType::SomeExnRef),
+        HeapType::Abstract { shared: false, ty: NoExn } => (ValType::NullExnRef, ValType::NoExnRef),
+        _ => return None,
+    };
+    Some(if ty.is_nullable() { nullable } else { never_null })
 }
 
 #[cfg(test)]
@@ -391,12 +400,10 @@ mod tests {
             }
             other => panic!("{text}: {other:?}"),
         };
-        check("(module (memory 1 2 shared))", "uses threads");
-        check("(module (memory i64 1))", "uses 64-bit memories");
         check("(module (type (struct)))", "garbage-collected types");
-        check("(module (func (param (ref func))))", "uses typed function references");
         check("(component)", "component");
-        check("(module (memory i64 1 2 shared))", "uses threads (shared memories and atomics), 64-bit memories");
+        check("(module (rec (type (func)) (type (func))))", "garbage-collected types");
+        check("(module (func (param anyref)))", "garbage-collected types");
     }
 
     #[test]
@@ -428,10 +435,33 @@ mod tests {
         assert!(Module::from_text(&Engine::default(), legacy).is_ok());
         assert!(Module::from_text(&Engine::new(no_relaxed()), load).is_ok());
         assert!(Module::from_text(&Engine::default(), relaxed).is_ok());
+        let off = |off: fn(&mut Config)| {
+            let mut config = Config::default();
+            off(&mut config);
+            config
+        };
+        let add = "(module (func (drop (drop (i64.mul_wide_u (i64.const 1) (i64.const 2))))))";
+        check(off(|c| c.wide_arithmetic = false), add, "uses wide arithmetic (i64.mul_wide_u at offset 0x");
+        check(off(|c| c.custom_page_sizes = false), "(module (memory 1 (pagesize 1)))", "uses custom page sizes");
+        check(off(|c| c.memory64 = false), "(module (memory i64 1))", "uses 64-bit memories and tables (memory64)");
+        check(off(|c| c.memory64 = false), "(module (table i64 1 funcref))", "uses 64-bit memories and tables (memory64)");
+        check(off(|c| c.threads = false), "(module (memory 1 2 shared))", "uses threads (shared memories and atomics)");
+        check(off(|c| c.threads = false), "(module (func (atomic.fence)))", "(atomic.fence at offset 0x");
+        let add = "(module (memory 1) (func (drop (i32.atomic.rmw8.add_u (i32.const 0) (i32.const 1)))))";
+        check(off(|c| c.threads = false), add, "(i32.atomic.rmw8.add_u at offset 0x");
+        check(off(|c| c.function_references = false), "(module (func (param (ref func))))", "uses typed function references");
+        let call = "(module (type $t (func)) (func (param funcref) (call_ref $t (ref.null $t))))";
+        check(off(|c| c.function_references = false), call, "uses typed function references");
+        let both = |c: &mut Config| (c.threads, c.memory64) = (false, false);
+        check(off(both), "(module (memory i64 1 2 shared))", "uses threads (shared memories and atomics), 64-bit memories");
+        // What is too long for 32 bits is broken as long as there is nothing of 64.
+        let long = b"\0asm\x01\0\0\0\x05\x08\x01\0\x82\x80\x80\x80\x80\0";
+        assert!(matches!(Module::new(&Engine::new(off(|c| c.memory64 = false)), long), Err(Error::Invalid { .. })));
+        assert!(Module::new(&Engine::default(), long).is_ok());
         // With something that is missing altogether, switching on would not help.
-        let both = "(module (memory i64 1) (func (drop (v128.load (i64.const 0)))))";
+        let both = "(module (type (struct)) (memory 1) (func (drop (v128.load (i32.const 0)))))";
         let error = Module::from_text(&Engine::new(no_simd()), both).unwrap_err();
-        assert!(matches!(error, Error::Unsupported { .. }) && error.to_string().contains("uses SIMD, 64-bit memories"), "{error}");
+        assert!(matches!(error, Error::Unsupported { .. }) && error.to_string().contains("uses SIMD, garbage-collected"), "{error}");
     }
 
     #[test]

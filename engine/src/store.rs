@@ -22,8 +22,10 @@ pub struct Store {
     pub(crate) types: TypeTable,
     pub(crate) funcs: Vec<Func>,
     /// Boxed, so that handlers may point to a memory while others are added.
+    #[allow(clippy::vec_box, reason = "as said")]
     pub(crate) memories: Vec<Box<Memory>>,
     /// Boxed for the same reason.
+    #[allow(clippy::vec_box, reason = "as said")]
     pub(crate) tables: Vec<Box<Table>>,
     pub(crate) globals: Vec<GlobalCell>,
     /// The type of every exception tag.

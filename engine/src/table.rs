@@ -2,9 +2,9 @@
 
 use crate::config::Limits;
 use crate::error::Error;
-use crate::value::{TableType, Val};
+use crate::value::TableType;
 
-/// A table. Elements are raw references: 0 is null, anything else is a number plus 1 (see [`Val::raw`]).
+/// A table. Elements are raw references: 0 is null, anything else is a number plus 1 (see [`Val::raw`](crate::Val::raw)).
 #[derive(Debug)]
 pub(crate) struct Table {
     /// The elements.
@@ -16,18 +16,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table of `ty.min` elements that all hold `init`.
-    ///
-    /// # Errors
-    /// When the minimum exceeds the limit, `init` is of another type, or there is no memory.
-    pub(crate) fn new(ty: TableType, init: Val, limits: &Limits) -> Result<Table, Error> {
-        if !init.is_of(ty.element) {
-            return Err(Error::BadWrite(format!("a table of {} cannot hold {init}", ty.element)));
-        }
-        Table::filled(ty, init.raw(), limits)
-    }
-
-    /// The same for a raw reference, which is of the right type or will be replaced before anybody looks.
+    /// A table of `ty.min` elements that all hold the raw reference `init`, which is of the right type or will be replaced before anybody
+    /// looks.
     ///
     /// # Errors
     /// When the minimum exceeds the limit or there is no memory.
@@ -63,14 +53,12 @@ mod tests {
     #[test]
     fn growth_stops_at_the_smaller_maximum() {
         let limits = Limits { table_elements_max: 10, ..Limits::default() };
-        let make = |min, max| Table::new(TableType { element: ValType::FuncRef, min, max }, Val::FuncRef(None), &limits);
+        let make = |min, max| Table::filled(TableType::new(ValType::FuncRef, min, max), 0, &limits);
         let mut table = make(1, Some(3)).unwrap();
         assert_eq!((table.grow(2, 5), table.grow(1, 5)), (Some(1), None));
         assert_eq!(table.elems, [0, 5, 5]);
         let mut table = make(1, None).unwrap();
         assert_eq!((table.grow(9, 0), table.grow(1, 0), table.grow(u64::MAX, 0)), (Some(1), None, None));
         assert!(matches!(make(11, None), Err(Error::Limit { wanted: 11, limit: 10, .. })));
-        let ty = TableType { element: ValType::ExternRef, min: 0, max: None };
-        assert!(matches!(Table::new(ty, Val::FuncRef(None), &limits), Err(Error::BadWrite(_))));
     }
 }

@@ -37,12 +37,27 @@ pub enum TrapKind {
     /// A NaN was converted to an integer.
     #[error("invalid conversion to integer")]
     BadConversionToInteger,
+    /// The address of an atomic access is no multiple of its size.
+    #[error("unaligned atomic")]
+    UnalignedAtomic,
+    /// `memory.atomic.wait32` or `wait64` on a memory that is not shared.
+    #[error("expected shared memory")]
+    WaitOnUnshared,
+    /// `memory.atomic.wait32` or `wait64` without a timeout, which would never end: there is no other agent.
+    #[error("wait that nobody can end")]
+    EndlessWait,
     /// The limit on call depth or on the bytes of all frames was reached.
     #[error("call stack exhausted")]
     StackOverflow,
     /// The fuel limit was reached.
     #[error("all fuel consumed")]
     OutOfFuel,
+    /// `call_ref` of a null reference.
+    #[error("null function reference")]
+    NullFunction,
+    /// `ref.as_non_null` of a null reference.
+    #[error("null reference")]
+    NullReference,
     /// `throw_ref` of a null reference.
     #[error("null exception reference")]
     NullException,

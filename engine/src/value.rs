@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::interned::FuncTypeRef;
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
         $(#[$doc])*
@@ -58,7 +60,6 @@ impl ExnId {
 
 /// The type of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
 pub enum ValType {
     /// 32-bit integer.
     I32,
@@ -72,8 +73,16 @@ pub enum ValType {
     V128,
     /// Nullable reference to a function.
     FuncRef,
+    /// Reference to a function that is never null (`(ref func)`).
+    SomeFuncRef,
+    /// Nullable reference to a function of this type (`(ref null $t)`).
+    TypedFuncRef(FuncTypeRef),
+    /// Reference to a function of this type that is never null (`(ref $t)`).
+    SomeTypedFuncRef(FuncTypeRef),
     /// Nullable reference to something of the host's.
     ExternRef,
+    /// Reference to something of the host's that is never null (`(ref extern)`).
+    SomeExternRef,
     /// Nullable reference to an exception.
     ExnRef,
     /// Reference to an exception that is never null (`(ref exn)`).
@@ -84,20 +93,51 @@ pub enum ValType {
     NoExnRef,
 }
 
+/// What a reference refers to, unless it is null.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Heap {
+    Func,
+    Typed(FuncTypeRef),
+    Extern,
+    Exn,
+    NoExn,
+}
+
 impl ValType {
     /// Whether this is a reference type.
     pub fn is_ref(self) -> bool {
-        matches!(self, ValType::FuncRef | ValType::ExternRef) || self.is_exn()
+        self.reference().is_some()
     }
 
     /// Whether this is one of the types of references to exceptions.
     pub(crate) fn is_exn(self) -> bool {
-        matches!(self, ValType::ExnRef | ValType::SomeExnRef | ValType::NullExnRef | ValType::NoExnRef)
+        matches!(self.reference(), Some((_, Heap::Exn | Heap::NoExn)))
+    }
+
+    /// Of a reference type, whether it has null, and what else its values refer to.
+    fn reference(self) -> Option<(bool, Heap)> {
+        Some(match self {
+            ValType::FuncRef => (true, Heap::Func),
+            ValType::SomeFuncRef => (false, Heap::Func),
+            ValType::TypedFuncRef(of) => (true, Heap::Typed(of)),
+            ValType::SomeTypedFuncRef(of) => (false, Heap::Typed(of)),
+            ValType::ExternRef => (true, Heap::Extern),
+            ValType::SomeExternRef => (false, Heap::Extern),
+            ValType::ExnRef => (true, Heap::Exn),
+            ValType::SomeExnRef => (false, Heap::Exn),
+            ValType::NullExnRef => (true, Heap::NoExn),
+            ValType::NoExnRef => (false, Heap::NoExn),
+            ValType::I32 | ValType::I64 | ValType::F32 | ValType::F64 | ValType::V128 => return None,
+        })
     }
 
     /// Whether every value of this type is one of type `other` as well.
     pub(crate) fn is_subtype_of(self, other: ValType) -> bool {
-        self == other || (self.is_exn() && other == ValType::ExnRef) || (self == ValType::NoExnRef && other.is_exn())
+        let (Some((null, heap)), Some((other_null, other_heap))) = (self.reference(), other.reference()) else {
+            return self == other;
+        };
+        let is_below = heap == other_heap || matches!((heap, other_heap), (Heap::Typed(_), Heap::Func) | (Heap::NoExn, Heap::Exn));
+        is_below && (other_null || !null)
     }
 
     /// Whether values of this type take two slots.
@@ -114,6 +154,10 @@ pub(crate) fn slots_of(types: &[ValType]) -> u32 {
 impl fmt::Display for ValType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            ValType::TypedFuncRef(of) => return write!(f, "(ref null func {})", of.get()),
+            ValType::SomeTypedFuncRef(of) => return write!(f, "(ref func {})", of.get()),
+            ValType::SomeFuncRef => "(ref func)",
+            ValType::SomeExternRef => "(ref extern)",
             ValType::I32 => "i32",
             ValType::I64 => "i64",
             ValType::F32 => "f32",
@@ -166,14 +210,17 @@ impl Val {
         }
     }
 
-    /// Whether the value has this type; references to exceptions have a more precise one beside that of [`Val::ty`].
+    /// Whether the value has this type; references have more precise ones beside that of [`Val::ty`]. What type a function has only its
+    /// store knows: see [`Store::is_of`](crate::Store::is_of).
     pub fn is_of(self, ty: ValType) -> bool {
-        self.ty() == ty
-            || match self {
-                Val::ExnRef(None) => ty == ValType::NullExnRef,
-                Val::ExnRef(Some(_)) => ty == ValType::SomeExnRef,
-                _ => false,
-            }
+        let Some((null, heap)) = ty.reference() else { return self.ty() == ty };
+        match (self, heap) {
+            (Val::FuncRef(func), Heap::Func) => null || func.is_some(),
+            (Val::ExternRef(host), Heap::Extern) => null || host.is_some(),
+            (Val::ExnRef(exn), Heap::Exn) => null || exn.is_some(),
+            (Val::FuncRef(None), Heap::Typed(_)) | (Val::ExnRef(None), Heap::NoExn) => null,
+            _ => false,
+        }
     }
 
     /// The value as a frame slot, a global and a table element hold it: 32-bit values are zero-extended, a null reference is
@@ -210,8 +257,10 @@ impl Val {
             ValType::F32 => Val::F32(bits as u32),
             ValType::F64 => Val::F64(bits as u64),
             ValType::V128 => Val::V128(bits),
-            ValType::FuncRef => Val::FuncRef(reference().map(FuncId)),
-            ValType::ExternRef => Val::ExternRef(reference()),
+            ValType::FuncRef | ValType::SomeFuncRef | ValType::TypedFuncRef(_) | ValType::SomeTypedFuncRef(_) => {
+                Val::FuncRef(reference().map(FuncId))
+            }
+            ValType::ExternRef | ValType::SomeExternRef => Val::ExternRef(reference()),
             ValType::ExnRef | ValType::SomeExnRef | ValType::NullExnRef | ValType::NoExnRef => Val::ExnRef(ExnId::from_raw(bits as u64)),
         }
     }
@@ -239,7 +288,7 @@ impl Val {
         types.iter().map(value).collect()
     }
 
-    /// Zero, or the null reference, of type `ty`.
+    /// Zero, or the null reference, of type `ty` (a null reference all the same for a type that has none).
     pub fn zero(ty: ValType) -> Val {
         Val::from_raw(ty, 0)
     }
@@ -306,13 +355,31 @@ pub struct GlobalType {
     pub mutable: bool,
 }
 
-/// The type of a linear memory; sizes are in pages of 64 KiB.
+/// The type of a linear memory; sizes are in its own pages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MemoryType {
     /// Pages at the start.
     pub min: u64,
     /// Pages at most, if the module says so.
     pub max: Option<u64>,
+    /// The binary logarithm of a page's bytes: 16, or 0 with custom page sizes.
+    pub page_bytes_log2: u8,
+    /// Whether addresses and sizes are 64-bit.
+    pub index64: bool,
+    /// Whether agents could share it; it has a maximum then.
+    pub shared: bool,
+}
+
+impl MemoryType {
+    /// An ordinary memory: 32-bit addresses, pages of 64 KiB.
+    pub fn new(min: u64, max: Option<u64>) -> MemoryType {
+        MemoryType { min, max, page_bytes_log2: 16, index64: false, shared: false }
+    }
+
+    /// Bytes of one page.
+    pub fn page_bytes(&self) -> u64 {
+        1 << self.page_bytes_log2
+    }
 }
 
 /// The type of a table.
@@ -324,6 +391,15 @@ pub struct TableType {
     pub min: u64,
     /// Elements at most, if the module says so.
     pub max: Option<u64>,
+    /// Whether indices and sizes are 64-bit.
+    pub index64: bool,
+}
+
+impl TableType {
+    /// A table with 32-bit indices.
+    pub fn new(element: ValType, min: u64, max: Option<u64>) -> TableType {
+        TableType { element, min, max, index64: false }
+    }
 }
 
 /// The type of anything that can be imported or exported.
@@ -347,10 +423,15 @@ impl fmt::Display for ExternType {
             Some(max) => format!("{min}..={max}"),
             None => format!("{min}.."),
         };
+        let wide = |index64: bool| if index64 { "64-bit " } else { "" };
         match self {
             ExternType::Func(ty) => write!(f, "function {ty}"),
-            ExternType::Table(ty) => write!(f, "table of {} {}", limits(ty.min, ty.max), ty.element),
-            ExternType::Memory(ty) => write!(f, "memory of {} pages", limits(ty.min, ty.max)),
+            ExternType::Table(ty) => write!(f, "{}table of {} {}", wide(ty.index64), limits(ty.min, ty.max), ty.element),
+            ExternType::Memory(ty) => {
+                let shared = if ty.shared { "shared " } else { "" };
+                write!(f, "{shared}{}memory of {} pages", wide(ty.index64), limits(ty.min, ty.max))?;
+                if ty.page_bytes_log2 == 16 { Ok(()) } else { write!(f, " of {} bytes", ty.page_bytes()) }
+            }
             ExternType::Tag(ty) => write!(f, "tag {ty}"),
             ExternType::Global(ty) => write!(f, "{} global {}", if ty.mutable { "mutable" } else { "constant" }, ty.content),
         }
@@ -411,6 +492,27 @@ mod tests {
         assert_eq!(below(ValType::SomeExnRef), [false, true, false, true]);
         assert_eq!(below(ValType::NullExnRef), [false, false, true, true]);
         assert!(!ValType::FuncRef.is_subtype_of(ValType::ExnRef) && !ValType::NoExnRef.is_subtype_of(ValType::FuncRef));
+    }
+
+    #[test]
+    fn references_to_functions_have_precise_types() {
+        let of = |params: &[ValType]| FuncTypeRef::new(&FuncType::new(params.iter().copied(), []));
+        let (a, b) = (of(&[]), of(&[ValType::I32]));
+        let types = [
+            ValType::FuncRef, ValType::SomeFuncRef, ValType::TypedFuncRef(a), ValType::SomeTypedFuncRef(a), ValType::TypedFuncRef(b),
+            ValType::ExternRef, ValType::SomeExternRef,
+        ];
+        let below = |ty: ValType| types.map(|other| u8::from(other.is_subtype_of(ty)));
+        assert_eq!(below(types[0]), [1, 1, 1, 1, 1, 0, 0]);
+        assert_eq!(below(types[1]), [0, 1, 0, 1, 0, 0, 0]);
+        assert_eq!(below(types[2]), [0, 0, 1, 1, 0, 0, 0]);
+        assert_eq!(below(types[3]), [0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(below(types[5]), [0, 0, 0, 0, 0, 1, 1]);
+        let is_of = |value: Val| types.map(|ty| u8::from(value.is_of(ty)));
+        assert_eq!(is_of(Val::FuncRef(None)), [1, 0, 1, 0, 1, 0, 0]);
+        assert_eq!(is_of(Val::FuncRef(Some(FuncId(0)))), [1, 1, 0, 0, 0, 0, 0], "its type is the store's to know");
+        assert_eq!(is_of(Val::ExternRef(None)), [0, 0, 0, 0, 0, 1, 0]);
+        assert_eq!(is_of(Val::ExternRef(Some(7))), [0, 0, 0, 0, 0, 1, 1]);
     }
 
     #[test]

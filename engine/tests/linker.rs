@@ -116,7 +116,7 @@ fn traps_carry_kind_names_and_message() {
 #[test]
 fn what_the_host_changes_is_seen_on_return() {
     let mut setup = Setup::new();
-    let memory = setup.store.new_memory(worksp_engine::MemoryType { min: 1, max: None }).unwrap();
+    let memory = setup.store.new_memory(worksp_engine::MemoryType::new(1, None)).unwrap();
     setup.linker.define("env", "memory", Extern::Memory(memory));
     setup.linker.func("env", "grow", unary(), move |caller, args| {
         let at = caller.store().memory(memory).len();
@@ -182,7 +182,7 @@ fn instances_share_what_they_export() {
 #[test]
 fn one_memory_may_have_two_indices() {
     let mut setup = Setup::new();
-    let memory = setup.store.new_memory(worksp_engine::MemoryType { min: 1, max: None }).unwrap();
+    let memory = setup.store.new_memory(worksp_engine::MemoryType::new(1, None)).unwrap();
     setup.linker.define("env", "memory", Extern::Memory(memory));
     let instance = setup.load(
         r#"(module (import "env" "memory" (memory $a 1)) (import "env" "memory" (memory $b 1))

@@ -83,6 +83,19 @@ const BODIES: &[&str] = &[
     "(drop (call $id (local.get $i))) (drop (call_indirect (type $unary) (local.get $i) (i32.const 9)))",
     "(drop (call $tail (local.get $i))) (drop (call $tail_indirect (local.get $i)))",
     "(drop (call $pair (local.get $i))) (drop)",
+    "(drop (call_ref $unary (local.get $i) (ref.func $id))) (drop (call $tail_ref (local.get $i)))",
+    "(drop (block $h (result (ref func)) (br_on_non_null $h (table.get $t (i32.const 9))) (ref.as_non_null (ref.func $id))))",
+    "(block $h (drop (br_on_null $h (table.get $t (i32.const 1)))))",
+    "(i64.add128 (i64.const 1) (i64.extend_i32_u (local.get $i)) (i64.const -1) (i64.const 2)) (drop) (drop)",
+    "(i64.mul_wide_s (i64.const -5) (i64.extend_i32_u (local.get $i))) (drop) (drop)",
+    "(i64.store $wide offset=4 (i64.const 8) (i64.load32_s $wide (i64.const 0x10))) (drop (memory.grow $wide (i64.const 0)))",
+    "(v128.store $wide (i64.const 8) (v128.load $wide offset=3 (i64.const 0)))",
+    "(memory.copy $wide $m (i64.const 8) (i32.const 9) (i32.const 40)) (memory.fill $wide (i64.const 8) (local.get $i) (i64.const 9))",
+    "(drop (i32.atomic.load8_u $n (i32.const 3))) (i64.atomic.store $m (i32.const 8) (i64.extend_i32_u (local.get $i)))",
+    "(drop (i32.atomic.rmw.add $m (i32.const 8) (local.get $i))) (drop (i64.atomic.rmw16.xchg_u $n (i32.const 6) (i64.const 7)))",
+    "(drop (i32.atomic.rmw.cmpxchg $shared (i32.const 8) (i32.const 0) (local.get $i))) (atomic.fence)",
+    "(drop (memory.atomic.wait32 $shared (i32.const 0) (i32.const 1) (i64.const 0)))",
+    "(drop (memory.atomic.wait64 $shared (i32.const 0) (i64.const 0) (i64.const 0))) (drop (memory.atomic.notify $n (i32.const 4) (i32.const 1)))",
     "(drop (i32.trunc_f64_s (f64.sqrt (f64.convert_i32_u (local.get $i)))))",
     "(drop (i64.rem_s (i64.div_u (i64.const -9) (i64.extend_i32_u (i32.or (local.get $i) (i32.const 1)))) (i64.const 7)))",
     "(drop (f32.min (f32.nearest (f32.const 2.5)) (f32.copysign (f32.const 1) (f32.const -2))))",
@@ -102,6 +115,14 @@ const BODIES: &[&str] = &[
     "(local.set $v (call $wide (local.get $i) (local.get $w))) (local.set $w (call $wide_tail (local.get $i) (local.get $v)))",
     "(local.set $v (call $wide_host (local.get $i) (local.get $v)))",
     "(local.set $w (block $a (result v128) (br_if $a (local.get $v) (local.get $i)) (drop) (local.get $w)))",
+];
+
+/// Likewise where memory `$m` has 64-bit addresses.
+const BODIES64: &[&str] = &[
+    "(i64.store (i64.const 8) (i64.load (i64.extend_i32_u (i32.and (local.get $i) (i32.const 1023)))))",
+    "(i32.store8 (i64.extend_i32_u (i32.and (local.get $i) (i32.const 1023))) (i32.load16_u offset=0x100 (i64.const 8)))",
+    "(f32.store offset=7 (i64.const 9) (f32.load (i64.const 3))) (f64.store (i64.const 9) (f64.const 3))",
+    "(memory.init $passive (i64.const 8) (i32.const 0) (i32.const 4)) (drop (memory.grow (i64.const 0)))",
 ];
 
 /// Likewise for every operator on vectors, with operands in the places that its handlers distinguish.
@@ -138,12 +159,12 @@ fn vector_bodies() -> Vec<String> {
     bodies
 }
 
-fn module(body: &str) -> String {
+fn module(body: &str, index: &str) -> String {
     format!(
         r#"(module (type $unary (func (param i32) (result i32)))
             (import "env" "host" (func $host (param i32)))
             (import "env" "wide" (func $wide_host (param i32 v128) (result v128)))
-            (memory $m 1) (memory $n 1) (table $t 10 funcref) (global $g (mut i32) (i32.const 0))
+            (memory $m {index} 1) (memory $n 1) (memory $wide i64 1) (memory $shared 1 1 shared) (table $t 10 funcref) (global $g (mut i32) (i32.const 0))
             (global $u (mut v128) (v128.const i32x4 4 3 2 1))
             (data $passive "data") (data $gone "x") (elem $funcs func $id $id) (elem $dropped func $id) (elem (i32.const 9) $id)
             (tag $e (param i32))
@@ -151,6 +172,7 @@ fn module(body: &str) -> String {
             (func $id (type $unary) (local.get 0))
             (func $tail (type $unary) (return_call $id (local.get 0)))
             (func $tail_indirect (type $unary) (return_call_indirect (type $unary) (local.get 0) (i32.const 9)))
+            (func $tail_ref (type $unary) (return_call_ref $unary (local.get 0) (ref.func $id)))
             (func $pair (param i32) (result i32 i64) (local.get 0) (i64.const 3))
             (func $wide (param i32 v128) (result v128) (local.get 1))
             (func $wide_tail (param i32 v128) (result v128) (return_call $wide (local.get 0) (local.get 1)))
@@ -164,8 +186,9 @@ fn module(body: &str) -> String {
 
 fn run<P: Probe>(mut probe: P) {
     let engine = Engine::default();
-    for body in BODIES.iter().map(|body| body.to_string()).chain(vector_bodies()) {
-        let module = Module::from_text(&engine, &module(&body)).unwrap_or_else(|e| panic!("{body}: {e}"));
+    let narrow = BODIES.iter().map(|body| body.to_string()).chain(vector_bodies()).map(|body| (body, "i32"));
+    for (body, index) in narrow.chain(BODIES64.iter().map(|body| (body.to_string(), "i64"))) {
+        let module = Module::from_text(&engine, &module(&body, index)).unwrap_or_else(|e| panic!("{body}: {e}"));
         let mut store = Store::new(&engine);
         let mut linker = Linker::new();
         let ty = FuncType::new([ValType::I32], []);

@@ -1,6 +1,8 @@
 //! Broken modules give errors or traps, never a panic: every byte of small programs is flipped, many times over, and what still
 //! validates is run for a while.
 
+use std::sync::Arc;
+
 use worksp_engine::probe::{NoProbe, Probe, TracePlan};
 use worksp_engine::{Config, Engine, ExportItem, Extern, ExternType, InstanceId, Limits, Module, Step, Store, Val};
 
@@ -143,6 +145,47 @@ const PROGRAMS: &[&str] = &[
             catch $x (drop) (global.set $g) (i32.const 5)
             catch_all (i32.const 2)
             end))"#,
+    r#"(module
+        (memory $a i64 1 3) (memory $b 1 2 shared) (memory $c 100 (pagesize 1)) (table $t i64 3 9 funcref)
+        (data $d "data") (elem (table $t) (i64.const 1) func $sum)
+        (func $sum (export "sum") (param i64 i64) (result i64 i64)
+            (i64.add128 (local.get 0) (local.get 1) (i64.const -1) (i64.load offset=0x1_0000_0000 (local.get 0)))
+            (i64.mul_wide_u (i64.const 3)) (i64.sub128 (i64.const 5) (local.get 0)) (local.set 0))
+        (func (export "wide") (param i64) (result i64)
+            (i64.store16 offset=7 (local.get 0) (i64.load32_s (i64.const 16)))
+            (v128.store (local.get 0) (v128.load8_splat (i64.const 3)))
+            (memory.copy $a $b (local.get 0) (i32.const 1) (i32.const 3))
+            (memory.init $a $d (local.get 0) (i32.const 1) (i32.const 2))
+            (memory.fill $c (i32.const 90) (i32.const 7) (i32.wrap_i64 (local.get 0)))
+            (drop (memory.grow $c (i32.const 77)))
+            (table.set $t (local.get 0) (table.get $t (i64.const 1)))
+            (i64.add (memory.grow $a (i64.const 1)) (table.grow $t (ref.func $sum) (local.get 0))))
+        (func (export "atomics") (param i32 i64) (result i32)
+            (i64.atomic.store (local.get 1) (i64.atomic.load32_u $b (local.get 0)))
+            (drop (i64.atomic.rmw8.cmpxchg_u $b offset=3 (local.get 0) (i64.const 0) (i64.const 9)))
+            (drop (memory.atomic.notify (local.get 1) (i32.const 1)))
+            (if (i32.atomic.rmw.add $b (i32.const 8) (i32.const 1)) (then (atomic.fence)))
+            (memory.atomic.wait32 $b (local.get 0) (i32.const 1) (i64.const 0))))"#,
+    r#"(module
+        (type $unary (func (param i32) (result i32))) (type $chooser (func (param (ref null $unary)) (result (ref $unary))))
+        (import "env" "f" (func $f (type $unary)))
+        (table $t 4 9 (ref $unary) (ref.func $f)) (global $g (mut (ref null $unary)) (ref.null $unary))
+        (elem (table $t) (i32.const 1) (ref $unary) (ref.func $twice)) (elem declare func $choose)
+        (func $twice (export "twice") (type $unary) (i32.mul (local.get 0) (i32.const 2)))
+        (func $choose (type $chooser) (local (ref $unary))
+            (local.set 1 (ref.func $twice))
+            (block $null (return (br_on_null $null (local.get 0))))
+            (local.get 1))
+        (func (export "call") (param i32) (result i32)
+            (call_ref $unary (local.get 0) (table.get $t (local.get 0))))
+        (func (export "tail") (param i32) (result i32)
+            (if (i32.and (local.get 0) (i32.const 1)) (then (global.set $g (ref.func $twice))))
+            (return_call_ref $unary (local.get 0) (call_ref $chooser (global.get $g) (ref.func $choose))))
+        (func (export "branch") (param i32) (result i32) (local (ref $unary))
+            (block $some (result (ref $unary)) (br_on_non_null $some (global.get $g)) (return (i32.const 7)))
+            (local.set 1) (table.set $t (local.get 0) (local.get 1))
+            (drop (table.grow $t (ref.as_non_null (global.get $g)) (i32.const 2)))
+            (call_indirect $t (type $unary) (local.get 0) (local.get 0))))"#,
 ];
 
 /// Mutants of each program. Ten thousand and more in all, each run plain and traced when it is valid.
@@ -224,6 +267,8 @@ fn exercise<P: Probe>(engine: &Engine, bytes: &[u8], mut probe: P) -> bool {
     let Ok(instance) = store.instantiate(&module, &imports) else {
         return true;
     };
+    // A flipped byte can make a timeout of years.
+    store.on_wait(Arc::new(|_| {}));
     store.set_trace_plan(instance, TracePlan { every_loop_of: Some(0), ..TracePlan::default() });
     let exported = module.exports().iter().filter_map(|export| match export.item {
         ExportItem::Func(func) => Some(func),

@@ -225,6 +225,7 @@ impl Brief {
                     self.most(module, function_index, depth + 1).saturating_add(1)
                 }
                 Loop { .. } | Call { .. } | ReturnCall { .. } | CallIndirect { .. } | ReturnCallIndirect { .. } => ANY,
+                CallRef { .. } | ReturnCallRef { .. } => ANY,
                 MemoryCopy { .. } | MemoryFill { .. } | MemoryInit { .. } => ANY,
                 TableCopy { .. } | TableFill { .. } | TableInit { .. } => ANY,
                 _ => 1,

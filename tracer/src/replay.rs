@@ -156,6 +156,8 @@ impl<'a> Replay<'a> {
             }
         };
         store.set_trace_plan(instance, plan);
+        // The time that passes is the recording's.
+        store.on_wait(Arc::new(|_| {}));
         if let Some((every, tell)) = &self.meter {
             store.on_work(*every, tell.clone());
         }

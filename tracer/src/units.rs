@@ -340,7 +340,8 @@ pub fn calls_of(module: &Module, func: u32) -> Vec<u32> {
     let mut calls = Vec::new();
     operators(module, func, |operator, offset| {
         use Operator::*;
-        if matches!(operator, Call { .. } | CallIndirect { .. } | ReturnCall { .. } | ReturnCallIndirect { .. }) {
+        let is_call = matches!(operator, Call { .. } | CallIndirect { .. } | CallRef { .. });
+        if is_call || matches!(operator, ReturnCall { .. } | ReturnCallIndirect { .. } | ReturnCallRef { .. }) {
             calls.push(offset as u32);
         }
     });

@@ -81,6 +81,15 @@ pub enum TraceError {
     /// The replay failed or disagreed with the recording.
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// A memory may have addresses that traces cannot hold.
+    #[error(
+        "memory {memory} has 64-bit addresses and may grow beyond 4 GiB, but a trace holds addresses of 32 bits; record again with a \
+         limit of 4096 MiB (--memory-max 4096)"
+    )]
+    LargeMemory {
+        /// The memory, by index.
+        memory: u32,
+    },
     /// A unit specification names nothing.
     #[error(transparent)]
     Unit(#[from] UnitError),
@@ -101,6 +110,9 @@ pub fn trace(
     let config = Config { limits: options.limits.clone(), ..Config::default() };
     let mut replay = Replay::new(recording, config)?;
     let module = replay.module().clone();
+    if let Some(memory) = large_memory(&module, recording.header().memory_bytes_max) {
+        return Err(TraceError::LargeMemory { memory });
+    }
     let mut arm = |replay: &mut Replay<'_>, phase| {
         if let Some(tell) = meter(phase) {
             replay.on_work(METER_EVERY_OPS, tell);
@@ -131,6 +143,16 @@ pub fn trace(
     Ok(Traced { trace, sources, choices, exit: replayed.exit, host_calls, profiling, tracing: started.elapsed() })
 }
 
+/// The first memory that may grow beyond 4 GiB under this limit.
+fn large_memory(module: &Module, memory_bytes_max: u64) -> Option<u32> {
+    let is_large = |memory: &u32| {
+        let ty = module.memory_type(*memory);
+        let pages = ty.max.filter(|_| ty.index64).unwrap_or(if ty.index64 { u64::MAX } else { 0 });
+        pages.saturating_mul(ty.page_bytes()).min(memory_bytes_max) > 4 << 30
+    };
+    (0..module.memory_count()).find(is_large)
+}
+
 fn tracer_options(module: &Module, recording: &Recording, options: &TraceOptions) -> TracerOptions {
     let mut tracer = TracerOptions::of_module(module).with_effects(recording.effects());
     tracer.granule = options.granule;
@@ -148,4 +170,23 @@ fn describe(trace: &mut Trace, module: &Module, recording: &Recording) {
     let name = path.file_name().map_or_else(|| header.module_name.clone(), |name| name.to_string_lossy().into_owned());
     trace.info.describe(module, &name);
     trace.info.entry = header.command.entry.clone();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memories_beyond_32_bits_are_found() {
+        let check = |memories: &str, limit: u64, expected: Option<u32>| {
+            let module = Module::from_text(&worksp_engine::Engine::default(), &format!("(module {memories})")).expect("valid");
+            assert_eq!(large_memory(&module, limit), expected, "{memories} {limit}");
+        };
+        check("(memory 1)", u64::MAX, None);
+        check("(memory 1) (memory i64 1)", 4 << 30, None);
+        check("(memory 1) (memory i64 1)", 5 << 30, Some(1));
+        check("(memory i64 1 65536)", u64::MAX, None);
+        check("(memory i64 1 65537)", u64::MAX, Some(0));
+        check("(memory i64 1 65537 (pagesize 1))", u64::MAX, None);
+    }
 }

@@ -9,11 +9,16 @@ use worksp_tracer::Granule;
 const SPIN: &str = "(local.set $n (i32.const 100)) (loop (br_if 0 (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))";
 
 fn trace(fields: &str, units: &[&str]) -> (worksp_tracer::Trace, Ladder) {
+    trace_in("2", fields, units)
+}
+
+/// `memory`: the type of memory 0.
+fn trace_in(memory: &str, fields: &str, units: &[&str]) -> (worksp_tracer::Trace, Ladder) {
     let text = format!(
         r#"(module
             (import "host" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
             (import "host" "yield" (func $yield))
-            (memory (export "memory") 2)
+            (memory (export "memory") {memory})
             (global $__stack_pointer (mut i32) (i32.const 1024))
             (global (export "__data_end") i32 (i32.const 2048))
             (global $g (mut i32) (i32.const 0))
@@ -28,7 +33,10 @@ fn trace(fields: &str, units: &[&str]) -> (worksp_tracer::Trace, Ladder) {
 
 /// `apart`: the first rung at which the spin loops of the tasks overlap; `None` when no rung parts them.
 fn check(what: &str, fields: &str, units: &[&str], binding: &str, apart: Option<&str>) {
-    let (_, ladder) = trace(fields, units);
+    check_ladder(what, trace(fields, units).1, binding, apart);
+}
+
+fn check_ladder(what: &str, ladder: Ladder, binding: &str, apart: Option<&str>) {
     let is_apart = |rung: &Rung| ladder.parallelism(rung.span) > 2.0;
     let first = ladder.rungs[1..].iter().find(|r| is_apart(r)).map(|r| r.name);
     let spans: Vec<_> = ladder.rungs.iter().map(|r| (r.name, r.span, &r.binding)).collect();
@@ -41,10 +49,12 @@ fn check(what: &str, fields: &str, units: &[&str], binding: &str, apart: Option<
 
 /// Six calls of a task of which `link` is all that could chain them.
 fn check_task(what: &str, link: &str, more: &str, binding: &str, apart: Option<&str>) {
+    check(what, &six_tasks(link, more), &["func:task"], binding, apart);
+}
+
+fn six_tasks(link: &str, more: &str) -> String {
     let calls = "(call $task)".repeat(6);
-    let fields =
-        format!("{more} (func $task (local $n i32) {SPIN} {link}) (func $run (export \"run\") {calls})");
-    check(what, &fields, &["func:task"], binding, apart);
+    format!("{more} (func $task (local $n i32) {SPIN} {link}) (func $run (export \"run\") {calls})")
 }
 
 /// Six iterations of a loop in `run` that has locals `$x $y` and a float `$f`; `after` follows the loop.
@@ -122,6 +132,77 @@ fn tasks() {
     check_task("size", "(drop (memory.size))", "", "growth", Some("M1"));
     check_task("output", "(drop (call $fd_write (i32.const 1) (i32.const 1100) (i32.const 1) (i32.const 1200)))", "", "output", Some("M5"));
     check_task("host", "(call $yield)", "", "host", Some("M6"));
+}
+
+#[test]
+fn atomic_operators_are_loads_and_stores() {
+    for memory in ["2", "2 2 shared"] {
+        let check = |what: &str, link: &str, binding: &str, apart: Option<&str>| {
+            let (_, ladder) = trace_in(memory, &six_tasks(link, ""), &["func:task"]);
+            check_ladder(what, ladder, binding, apart);
+        };
+        check("a counter", "(drop (i32.atomic.rmw.add (i32.const 70000) (i32.const 3)))", "delta", Some("M4"));
+        check("a counter down", "(drop (i64.atomic.rmw16.sub_u (i32.const 70000) (i64.const 3)))", "delta", Some("M4"));
+        check("bits", "(drop (i64.atomic.rmw.or (i32.const 70000) (i64.const 3)))", "delta", Some("M4"));
+        let used = "(if (i32.atomic.rmw.add (i32.const 70000) (i32.const 3)) (then (nop)))";
+        check("a counter whose value is used", used, "heap", None);
+        let stored = "(i32.store (i32.const 70008) (i32.atomic.rmw.add (i32.const 70000) (i32.const 3)))";
+        check("a counter whose value is stored", stored, "heap", None);
+        check("an exchange", "(drop (i32.atomic.rmw.xchg (i32.const 70000) (i32.const 3)))", "heap", None);
+        let load = "(i32.atomic.load (i32.const 70000))";
+        let swap = format!("(drop (i32.atomic.rmw.cmpxchg (i32.const 70000) {load} (i32.const 3)))");
+        check("a compare-and-swap", &swap, "heap", None);
+        let fails = "(drop (i32.atomic.rmw.cmpxchg (i32.const 70000) (i32.const 5) (i32.const 3)))";
+        check("a compare-and-swap that fails", fails, "", Some("M1"));
+        check("loads", &format!("(drop {load})"), "", Some("M1"));
+        check("stores", "(i32.atomic.store (i32.const 70000) (i32.const 3))", "heap", Some("M7"));
+        let bits = "(i64.atomic.store8 (i32.const 70000) (i64.mul (i64.atomic.load8_u (i32.const 70000)) (i64.const 3)))";
+        check("a load and a store", bits, "heap", None);
+        let nothing = "(drop (memory.atomic.notify (i32.const 70000) (i32.const 1))) (atomic.fence)";
+        check("a notification", nothing, "", Some("M1"));
+    }
+    let wait = "(drop (memory.atomic.wait32 (i32.const 70000) (i32.const 1) (i64.const -1)))";
+    let wait = six_tasks(&format!("{wait} (i32.atomic.store (i32.const 70000) (i32.const 2))"), "");
+    check_ladder("a wait that does not", trace_in("2 2 shared", &wait, &["func:task"]).1, "heap", None);
+}
+
+#[test]
+fn references_call_units_too() {
+    let with = |call: &str, link: &str, result: &str, value: &str| {
+        let calls = call.repeat(6);
+        format!(
+            r#"(type $f (func {result})) (elem declare func $task)
+               (func $task (type $f) (local $n i32) {SPIN} {link} {value})
+               (func $tail (type $f) (return_call_ref $f (ref.func $task)))
+               (func $run (export "run") (local $r (ref null $f)) (local.set $r (ref.func $task)) {calls})"#
+        )
+    };
+    let link = "(i32.store (i32.const 1028) (i32.mul (i32.load (i32.const 1028)) (i32.const 3)))";
+    let call = "(call_ref $f (local.get $r))";
+    check("called", &with(call, "", "", ""), &["func:task"], "", Some("M1"));
+    check("called, and linked", &with(call, link, "", ""), &["func:task"], "static", None);
+    check("called by a tail call", &with("(call $tail)", link, "", ""), &["func:task"], "static", None);
+    let result = |use_it: &str| with(&format!("{use_it} {call})"), "", "(result i32)", "(i32.const 1)");
+    check("dropped", &result("(drop"), &["func:task"], "result", Some("M1"));
+    check("used", &result("(global.set $g"), &["func:task"], "result", None);
+    let branch = "(block $null (call_ref $f (br_on_null $null (local.get $r))))";
+    check("behind a branch", &with(branch, link, "", ""), &["func:task"], "static", None);
+}
+
+#[test]
+fn memories_with_64_bit_addresses() {
+    let check = |what: &str, link: &str, binding: &str, apart: Option<&str>| {
+        let (_, ladder) = trace_in("i64 2", &six_tasks(link, ""), &["func:task"]);
+        check_ladder(what, ladder, binding, apart);
+    };
+    check("delta", "(i32.store (i64.const 70000) (i32.sub (i32.load (i64.const 70000)) (i32.const 3)))", "delta", Some("M4"));
+    check("static", "(i32.store (i64.const 1028) (i32.mul (i32.load (i64.const 1028)) (i32.const 3)))", "static", None);
+    let negative = "(i32.store offset=70008 (i64.const -8) (i32.const 1))";
+    check("no sum wraps", &format!("(drop (i32.load (i64.const 8))) (if (i32.const 0) (then {negative}))"), "", Some("M1"));
+    check("bulk operators", "(memory.copy (i64.const 70000) (i64.const 70064) (i64.const 32))", "heap", Some("M7"));
+    check("vectors", "(v128.store (i64.const 70000) (v128.not (v128.load (i64.const 70000))))", "heap", None);
+    check("growth", "(drop (memory.grow (i64.const 1)))", "growth", None);
+    check("an atomic counter", "(drop (i32.atomic.rmw.add (i64.const 70000) (i32.const 3)))", "delta", Some("M4"));
 }
 
 #[test]

@@ -87,7 +87,10 @@ fn wrong_use_and_bad_input_end_with_a_message_and_status_2() {
     write("flipped.wspr", &{ let mut bytes = recording.clone(); bytes[recording.len() / 3] ^= 4; bytes });
     write("later.wspr", &{ let mut bytes = recording.clone(); bytes[8] = 99; bytes });
     write("flipped.wspt", &{ let mut bytes = trace.clone(); bytes[trace.len() / 3] ^= 4; bytes });
-    write("threads.wat", br#"(module (memory 1 1 shared) (func (export "run")))"#);
+    write("gc.wat", br#"(module (type (struct)) (func (export "run")))"#);
+    let wait = "(drop (memory.atomic.wait32 (i32.const 0) (i32.const 0) (i64.const -1)))";
+    write("waits.wat", format!(r#"(module (memory 1 1 shared) (func (export "run") {wait}))"#).as_bytes());
+    write("wide.wat", br#"(module (memory i64 1) (func (export "run")))"#);
     write("fill.wat", br#"(module (memory 256) (func (export "run") (memory.fill (i32.const 8) (i32.const 1) (i32.const 0xf00000))))"#);
     write("needs.wat", br#"(module (import "env" "now" (func)) (import "env" "then" (func)) (func (export "run")))"#);
     let cases: &[(&str, &[&str])] = &[
@@ -102,7 +105,9 @@ fn wrong_use_and_bad_input_end_with_a_message_and_status_2() {
         ("report req.wspr", &["req.wspr"]),
         ("report flipped.wspt", &["flipped.wspt"]),
         ("report app.wasm", &["app.wasm"]),
-        ("trace threads.wat --invoke run", &["threads"]),
+        ("trace gc.wat --invoke run", &["garbage-collected types"]),
+        ("trace waits.wat --invoke run", &["memory.atomic.wait32", "cannot be recorded"]),
+        ("trace wide.wat --invoke run --memory-max 4097", &["beyond 4 GiB", "--memory-max 4096"]),
         ("trace needs.wat --invoke run", &["env.now", "env.then", "--stub"]),
         ("trace needs.wat --invoke run --stub env", &["MODULE.NAME"]),
         ("trace lib.wasm --invoke rum -- 1", &["rum", "run"]),

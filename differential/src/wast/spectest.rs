@@ -32,9 +32,14 @@ pub(super) fn define(linker: &mut Linker, store: &mut Store) -> Result<(), Error
         let global = store.new_global(GlobalType { content: value.ty(), mutable: false }, value)?;
         linker.define("spectest", name, Extern::Global(global));
     }
-    let memory = store.new_memory(MemoryType { min: 1, max: Some(2) })?;
+    let memory = store.new_memory(MemoryType::new(1, Some(2)))?;
     linker.define("spectest", "memory", Extern::Memory(memory));
-    let table = TableType { element: FuncRef, min: 10, max: Some(20) };
+    let shared = store.new_memory(MemoryType { shared: true, ..MemoryType::new(1, Some(2)) })?;
+    linker.define("spectest", "shared_memory", Extern::Memory(shared));
+    let table64 = TableType { index64: true, ..TableType::new(FuncRef, 10, Some(20)) };
+    let table64 = store.new_table(table64, Val::FuncRef(None))?;
+    linker.define("spectest", "table64", Extern::Table(table64));
+    let table = TableType::new(FuncRef, 10, Some(20));
     let table = store.new_table(table, Val::FuncRef(None))?;
     linker.define("spectest", "table", Extern::Table(table));
     Ok(())

@@ -19,8 +19,11 @@ pub(super) fn argument(arg: &WastArg<'_>) -> Result<Val, String> {
         WastArgCore::F64(v) => Ok(Val::F64(v.bits)),
         WastArgCore::V128(v) => Ok(Val::V128(u128::from_le_bytes(v.to_le_bytes()))),
         WastArgCore::RefExtern(number) => Ok(Val::ExternRef(Some(*number))),
-        WastArgCore::RefNull(HeapType::Abstract { ty: AbstractHeapType::Func, .. }) => Ok(Val::FuncRef(None)),
-        WastArgCore::RefNull(HeapType::Abstract { ty: AbstractHeapType::Extern, .. }) => Ok(Val::ExternRef(None)),
+        WastArgCore::RefNull(HeapType::Abstract { ty: AbstractHeapType::Func | AbstractHeapType::NoFunc, .. }) => Ok(Val::FuncRef(None)),
+        WastArgCore::RefNull(HeapType::Concrete(_)) => Ok(Val::FuncRef(None)),
+        WastArgCore::RefNull(HeapType::Abstract { ty: AbstractHeapType::Extern | AbstractHeapType::NoExtern, .. }) => {
+            Ok(Val::ExternRef(None))
+        }
         WastArgCore::RefNull(HeapType::Abstract { ty: AbstractHeapType::Exn | AbstractHeapType::NoExn, .. }) => Ok(Val::ExnRef(None)),
         WastArgCore::RefNull(_) | WastArgCore::RefHost(_) => {
             Err(format!("{arg:?} has a type that the engine does not have"))
@@ -45,9 +48,12 @@ fn core_matches(pattern: &WastRetCore<'_>, value: Val) -> bool {
         (WastRetCore::F64(expected), Val::F64(bits)) => matches64(expected, bits),
         (WastRetCore::V128(expected), Val::V128(bits)) => lanes_match(expected, bits),
         (WastRetCore::RefNull(None), Val::FuncRef(None) | Val::ExternRef(None) | Val::ExnRef(None)) => true,
-        (WastRetCore::RefNull(Some(HeapType::Abstract { ty, .. })), Val::FuncRef(None)) => *ty == AbstractHeapType::Func,
+        (WastRetCore::RefNull(Some(HeapType::Concrete(_))), Val::FuncRef(None)) => true,
+        (WastRetCore::RefNull(Some(HeapType::Abstract { ty, .. })), Val::FuncRef(None)) => {
+            matches!(ty, AbstractHeapType::Func | AbstractHeapType::NoFunc)
+        }
         (WastRetCore::RefNull(Some(HeapType::Abstract { ty, .. })), Val::ExternRef(None)) => {
-            *ty == AbstractHeapType::Extern
+            matches!(ty, AbstractHeapType::Extern | AbstractHeapType::NoExtern)
         }
         (WastRetCore::RefNull(Some(HeapType::Abstract { ty, .. })), Val::ExnRef(None)) => {
             matches!(ty, AbstractHeapType::Exn | AbstractHeapType::NoExn)

@@ -313,7 +313,7 @@ fn bad_pointers_trap_and_never_panic() {
         }
     }
     let write = wasi::function("fd_write").unwrap();
-    assert!(matches!(host.call(write, &mut vec![0; 8], &[1, 100, 1, 0]), HostEnd::Trap(_)));
+    assert!(matches!(host.call(write, &mut [0; 8], &[1, 100, 1, 0]), HostEnd::Trap(_)));
 }
 
 #[test]

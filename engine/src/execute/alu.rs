@@ -140,6 +140,19 @@ pub(crate) fn push_handlers(table: &mut Vec<Handler>) {
     for_each_unary!(unaries);
 }
 
+/// The i64 in the slot that a field names.
+macro_rules! half {
+    ($ip:ident, $sp:ident, $n:expr) => { slot!($sp, field!($ip, $n)) as i64 };
+}
+/// Writes a lower and an upper half to field 0's slot and the one after it. Both were computed from operands that may lie there.
+macro_rules! put_halves {
+    ($ip:ident, $sp:ident, $halves:expr) => {{
+        let (low, high) = $halves;
+        let dest = field!($ip, 0);
+        slot!($sp, dest) = low as u64;
+        slot!($sp, dest + 8) = high as u64;
+    }};
+}
 macro_rules! handlers {
     ($($(#[$doc:meta])* $name:ident($cx:ident, $ip:ident, $sp:ident, $mem:ident, $acc:ident) $body:block)*) => {$(
         $(#[$doc])*
@@ -197,6 +210,33 @@ handlers! {
         let raw = u64::from(slot!(sp, field!(ip, 1)) == 0);
         slot!(sp, field!(ip, 0)) = raw;
         next!(cx, ip.add(16), sp, mem, raw)
+    }
+    /// `dest a`: the reference in slot `a`, which must not be null.
+    ref_as_non_null(cx, ip, sp, mem, _acc) {
+        let raw = slot!(sp, field!(ip, 1));
+        if raw == 0 { trap!(cx, ip, sp, TrapKind::NullReference) }
+        slot!(sp, field!(ip, 0)) = raw;
+        next!(cx, ip.add(16), sp, mem, raw)
+    }
+    /// `dest a-low a-high b-low b-high`; the sum's halves go to `dest` and the slot after it.
+    add128(cx, ip, sp, mem, acc) {
+        put_halves!(ip, sp, wasm::i64_add128(half!(ip, sp, 1), half!(ip, sp, 2), half!(ip, sp, 3), half!(ip, sp, 4)));
+        next!(cx, ip.add(32), sp, mem, acc)
+    }
+    /// Likewise.
+    sub128(cx, ip, sp, mem, acc) {
+        put_halves!(ip, sp, wasm::i64_sub128(half!(ip, sp, 1), half!(ip, sp, 2), half!(ip, sp, 3), half!(ip, sp, 4)));
+        next!(cx, ip.add(32), sp, mem, acc)
+    }
+    /// `dest a b`
+    mul_wide_s(cx, ip, sp, mem, acc) {
+        put_halves!(ip, sp, wasm::i64_mul_wide_s(half!(ip, sp, 1), half!(ip, sp, 2)));
+        next!(cx, ip.add(24), sp, mem, acc)
+    }
+    /// `dest a b`
+    mul_wide_u(cx, ip, sp, mem, acc) {
+        put_halves!(ip, sp, wasm::i64_mul_wide_u(half!(ip, sp, 1), half!(ip, sp, 2)));
+        next!(cx, ip.add(24), sp, mem, acc)
     }
     /// `amount`: takes the fuel of the operators up to the next charge.
     charge(cx, ip, sp, mem, acc) {

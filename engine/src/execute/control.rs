@@ -102,7 +102,7 @@ macro_rules! leave_to_host {
 /// Resolves an indirect call's callee: `table index type` in the fields named.
 macro_rules! resolve {
     ($cx:ident, $ip:ident, $sp:ident, $site:expr, $table:expr, $index:expr, $ty:expr) => {{
-        let index = u64::from(slot!($sp, $index) as u32);
+        let index = slot!($sp, $index);
         let Some(&raw) = table($cx, $table).elems.get(index as usize) else { trap!($cx, $ip, $sp, TrapKind::UndefinedElement) };
         if raw == 0 { trap!($cx, $ip, $sp, TrapKind::IndirectCallToNull) }
         let id = (raw - 1) as u32;
@@ -110,6 +110,16 @@ macro_rules! resolve {
         if func.ty().0 != $ty { trap!($cx, $ip, $sp, TrapKind::BadSignature) }
         if P::TRACED { probe::<P>($cx).table_read(SiteId($site), $table, index..index + 1); }
         (id, func)
+    }};
+}
+
+/// The callee behind the reference in a slot, whose type validation knows.
+macro_rules! referred {
+    ($cx:ident, $ip:ident, $sp:ident, $slot:expr) => {{
+        let raw = slot!($sp, $slot);
+        if raw == 0 { trap!($cx, $ip, $sp, TrapKind::NullFunction) }
+        let id = (raw - 1) as u32;
+        (id, *$cx.funcs.add(id as usize))
     }};
 }
 
@@ -171,6 +181,16 @@ handlers! {
             Func::Host { import, ty } => leave_to_host!(cx, sp, site, id, import, ty, args, ret, func),
         }
     }
+    /// `callee args ret caller site`: through the reference in slot `callee`.
+    call_ref(cx, ip, sp, mem, _acc) {
+        let (args, ret, func, site) = (field!(ip, 1), field!(ip, 2), field!(ip, 3), field!(ip, 4));
+        let (id, callee) = referred!(cx, ip, sp, field!(ip, 0));
+        match callee {
+            Func::Wasm { instance, index, .. } =>
+                enter!(cx, ip, sp, mem, site, instance.0, index, sp.add(args as usize), caller_frame!(cx, ip, ret, func, args), call),
+            Func::Host { import, ty } => leave_to_host!(cx, sp, site, id, import, ty, args, ret, func),
+        }
+    }
     /// `callee - ret caller site`: the arguments are already in the first slots of the frame that ends.
     return_call(cx, ip, sp, mem, _acc) {
         enter!(cx, ip, sp, mem, field!(ip, 4), cx.instance, field!(ip, 0), sp, None, tail_call)
@@ -188,6 +208,16 @@ handlers! {
         let site = field!(ip, 4);
         let (id, callee) = resolve!(cx, ip, sp, site, field!(ip, 0), field!(ip, 5), field!(ip, 6));
         core::ptr::copy(sp.add(field!(ip, 1) as usize).cast::<u64>(), sp.cast::<u64>(), field!(ip, 7) as usize);
+        match callee {
+            Func::Wasm { instance, index, .. } => enter!(cx, ip, sp, mem, site, instance.0, index, sp, None, tail_call),
+            Func::Host { import, ty } => leave_to_host!(cx, sp, site, id, import, ty, 0, field!(ip, 2), field!(ip, 3)),
+        }
+    }
+    /// `callee args ret caller site count`: through a reference; the arguments move down once the callee is known.
+    return_call_ref(cx, ip, sp, mem, _acc) {
+        let site = field!(ip, 4);
+        let (id, callee) = referred!(cx, ip, sp, field!(ip, 0));
+        core::ptr::copy(sp.add(field!(ip, 1) as usize).cast::<u64>(), sp.cast::<u64>(), field!(ip, 5) as usize);
         match callee {
             Func::Wasm { instance, index, .. } => enter!(cx, ip, sp, mem, site, instance.0, index, sp, None, tail_call),
             Func::Host { import, ty } => leave_to_host!(cx, sp, site, id, import, ty, 0, field!(ip, 2), field!(ip, 3)),

@@ -179,7 +179,7 @@ pub(crate) use {field, next, slot, target, trap, vector};
 /// Notes a trap and leaves the run.
 #[cold]
 #[inline(never)]
-pub(crate) fn leave_with_trap(cx: &mut Cx, ip: Ip, sp: Sp, kind: TrapKind) -> u64 {
+pub(crate) extern "C" fn leave_with_trap(cx: &mut Cx, ip: Ip, sp: Sp, kind: TrapKind) -> u64 {
     cx.trap = Some(kind);
     cx.exit_ip = ip;
     cx.exit_sp = sp;

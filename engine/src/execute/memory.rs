@@ -2,6 +2,10 @@
 //!
 //! Fields: load `dest addr offset site`; store `addr value offset site`. The low three bits of a site field hold the access's
 //! [`Rmw`] role, the rest the [`SiteId`].
+//!
+//! A memory's index type is known when code is translated: memory 0 with 64-bit addresses has loads and stores of its own ([`Address`]).
+//! What takes addresses and lengths from slots reads all 64 bits, which are right for both index types because i32 values are kept
+//! zero-extended.
 
 use std::marker::PhantomData;
 
@@ -52,6 +56,28 @@ pub(super) unsafe fn probe<'a, P: Probe>(cx: &Cx) -> Hooks<'a, P> {
     Hooks(unsafe { &mut *cx.probe.cast::<P>() })
 }
 
+/// An address operand of memory 0, as wide as the memory's index type.
+pub(super) trait Address: Raw {
+    /// Where an access of `len` bytes at this address and `offset` begins, unless it leaves a memory of `size` bytes.
+    fn reach(self, offset: u32, len: usize, size: usize) -> Option<usize>;
+}
+
+impl Address for u32 {
+    #[inline(always)]
+    fn reach(self, offset: u32, len: usize, size: usize) -> Option<usize> {
+        let at = self as usize + offset as usize;
+        (at + len <= size).then_some(at)
+    }
+}
+
+impl Address for u64 {
+    #[inline(always)]
+    fn reach(self, offset: u32, len: usize, size: usize) -> Option<usize> {
+        let at = self.checked_add(u64::from(offset))?;
+        (at <= (size as u64).checked_sub(len as u64)?).then_some(at as usize)
+    }
+}
+
 /// What a load does with its bytes.
 pub(super) trait Loaded<const N: usize> {
     /// Bytes of the instruction.
@@ -97,7 +123,7 @@ impl<M: InMemory<N> + Raw, Y: Source, const N: usize> Stored<N> for Operand<M, Y
     }
 }
 
-pub(super) unsafe extern "C" fn load<V: StateView, P: Probe, L: Loaded<N>, const N: usize, X: Source>(
+pub(super) unsafe extern "C" fn load<V: StateView, P: Probe, L: Loaded<N>, const N: usize, T: Address, X: Source>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
@@ -105,11 +131,11 @@ pub(super) unsafe extern "C" fn load<V: StateView, P: Probe, L: Loaded<N>, const
     acc: u64,
 ) -> u64 {
     // SAFETY: as for `load_with`.
-    unsafe { load_with::<V, P, L, N, X, false>(cx, ip, sp, mem, acc) }
+    unsafe { load_with::<V, P, L, N, T, X, false>(cx, ip, sp, mem, acc) }
 }
 
 /// What `load` goes on with when the probe wants to know: nothing of `load` itself lives across the report.
-unsafe extern "C" fn report_load<V: StateView, P: Probe, L: Loaded<N>, const N: usize, X: Source>(
+unsafe extern "C" fn report_load<V: StateView, P: Probe, L: Loaded<N>, const N: usize, T: Address, X: Source>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
@@ -117,11 +143,11 @@ unsafe extern "C" fn report_load<V: StateView, P: Probe, L: Loaded<N>, const N: 
     acc: u64,
 ) -> u64 {
     // SAFETY: as for `load_with`.
-    unsafe { load_with::<V, P, L, N, X, true>(cx, ip, sp, mem, acc) }
+    unsafe { load_with::<V, P, L, N, T, X, true>(cx, ip, sp, mem, acc) }
 }
 
 #[inline(always)]
-unsafe fn load_with<V: StateView, P: Probe, L: Loaded<N>, const N: usize, X: Source, const REPORT: bool>(
+unsafe fn load_with<V: StateView, P: Probe, L: Loaded<N>, const N: usize, T: Address, X: Source, const REPORT: bool>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
@@ -131,16 +157,15 @@ unsafe fn load_with<V: StateView, P: Probe, L: Loaded<N>, const N: usize, X: Sou
     // SAFETY: code comes from the translator, which gives this opcode the fields named in the module's text; the bounds check
     // precedes the access.
     unsafe {
-        let addr = X::get::<u32, 1>(ip, sp, acc) as usize + field!(ip, 2) as usize;
-        if addr + N > cx.mem_len {
+        let Some(addr) = X::get::<T, 1>(ip, sp, acc).reach(field!(ip, 2), N, cx.mem_len) else {
             trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
-        }
+        };
         if P::TRACED && P::ACCESSES {
             let site = field!(ip, 3);
             if REPORT {
                 probe::<P>(cx).load(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
             } else if !probe::<P>(cx).0.knows_load(addr as u64, N as u32, rmw(site)) {
-                return report_load::<V, P, L, N, X>(cx, ip, sp, mem, acc);
+                return report_load::<V, P, L, N, T, X>(cx, ip, sp, mem, acc);
             }
         }
         let acc = L::put(ip, sp, acc, V::load::<N>(mem, addr));
@@ -148,7 +173,7 @@ unsafe fn load_with<V: StateView, P: Probe, L: Loaded<N>, const N: usize, X: Sou
     }
 }
 
-pub(super) unsafe extern "C" fn store<V: StateView, P: Probe, G: Stored<N>, const N: usize, X: Source>(
+pub(super) unsafe extern "C" fn store<V: StateView, P: Probe, G: Stored<N>, const N: usize, T: Address, X: Source>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
@@ -156,11 +181,11 @@ pub(super) unsafe extern "C" fn store<V: StateView, P: Probe, G: Stored<N>, cons
     acc: u64,
 ) -> u64 {
     // SAFETY: as for `store_with`.
-    unsafe { store_with::<V, P, G, N, X, false>(cx, ip, sp, mem, acc) }
+    unsafe { store_with::<V, P, G, N, T, X, false>(cx, ip, sp, mem, acc) }
 }
 
 /// As [`report_load`].
-unsafe extern "C" fn report_store<V: StateView, P: Probe, G: Stored<N>, const N: usize, X: Source>(
+unsafe extern "C" fn report_store<V: StateView, P: Probe, G: Stored<N>, const N: usize, T: Address, X: Source>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
@@ -168,11 +193,11 @@ unsafe extern "C" fn report_store<V: StateView, P: Probe, G: Stored<N>, const N:
     acc: u64,
 ) -> u64 {
     // SAFETY: as for `store_with`.
-    unsafe { store_with::<V, P, G, N, X, true>(cx, ip, sp, mem, acc) }
+    unsafe { store_with::<V, P, G, N, T, X, true>(cx, ip, sp, mem, acc) }
 }
 
 #[inline(always)]
-unsafe fn store_with<V: StateView, P: Probe, G: Stored<N>, const N: usize, X: Source, const REPORT: bool>(
+unsafe fn store_with<V: StateView, P: Probe, G: Stored<N>, const N: usize, T: Address, X: Source, const REPORT: bool>(
     cx: &mut Cx,
     ip: Ip,
     sp: Sp,
@@ -181,16 +206,15 @@ unsafe fn store_with<V: StateView, P: Probe, G: Stored<N>, const N: usize, X: So
 ) -> u64 {
     // SAFETY: as for `load_with`.
     unsafe {
-        let addr = X::get::<u32, 0>(ip, sp, acc) as usize + field!(ip, 2) as usize;
-        if addr + N > cx.mem_len {
+        let Some(addr) = X::get::<T, 0>(ip, sp, acc).reach(field!(ip, 2), N, cx.mem_len) else {
             trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
-        }
+        };
         if P::TRACED && P::ACCESSES {
             let site = field!(ip, 3);
             if REPORT {
                 probe::<P>(cx).store(SiteId(site >> 3), 0, addr as u64, N as u32, rmw(site));
             } else if !probe::<P>(cx).0.knows_store(addr as u64, N as u32, rmw(site)) {
-                return report_store::<V, P, G, N, X>(cx, ip, sp, mem, acc);
+                return report_store::<V, P, G, N, T, X>(cx, ip, sp, mem, acc);
             }
         }
         // Fetched last: bytes that lived across the report would have a place on the native stack.
@@ -202,15 +226,37 @@ unsafe fn store_with<V: StateView, P: Probe, G: Stored<N>, const N: usize, X: So
 /// Adds the handlers of the groups load and store, in the order of their opcodes.
 pub(crate) fn push_handlers<V: StateView, P: Probe>(table: &mut Vec<Handler>) {
     macro_rules! loads {
-        ($($v:ident ($m:ident => $t:ident);)*) => {$( loads!(@ $m $t: A, S, I); )*};
-        (@ $m:ident $t:ident: $($x:ident),*) => { table.extend([$(
-            load::<V, P, Number<$m, $t, ToAcc>, { size_of::<$m>() }, $x> as Handler,
-            load::<V, P, Number<$m, $t, ToSlot>, { size_of::<$m>() }, $x>
+        ($($v:ident ($m:ident => $t:ident);)*) => {$( loads!(@ u32 $m $t: A, S, I); )*};
+        (@ $a:ident $m:ident $t:ident: $($x:ident),*) => { table.extend([$(
+            load::<V, P, Number<$m, $t, ToAcc>, { size_of::<$m>() }, $a, $x> as Handler,
+            load::<V, P, Number<$m, $t, ToSlot>, { size_of::<$m>() }, $a, $x>
         ),*]) };
     }
     macro_rules! stores {
-        ($($v:ident ($m:ident);)*) => {$( stores!(@ $m: S S, S I, S A, A S, A I, I S, I A, I I); )*};
-        (@ $m:ident: $($x:ident $y:ident),*) => { table.extend([$( store::<V, P, Operand<$m, $y>, { size_of::<$m>() }, $x> as Handler ),*]) };
+        ($($v:ident ($m:ident);)*) => {$( stores!(@ u32 $m: S S, S I, S A, A S, A I, I S, I A, I I); )*};
+        (@ $a:ident $m:ident: $($x:ident $y:ident),*) => { table.extend([$(
+            store::<V, P, Operand<$m, $y>, { size_of::<$m>() }, $a, $x> as Handler
+        ),*]) };
+    }
+    for_each_load!(loads);
+    for_each_store!(stores);
+}
+
+/// Likewise for the groups of 64-bit memories.
+pub(crate) fn push_handlers64<V: StateView, P: Probe>(table: &mut Vec<Handler>) {
+    macro_rules! loads {
+        ($($v:ident ($m:ident => $t:ident);)*) => {$( table.extend([
+            load::<V, P, Number<$m, $t, ToAcc>, { size_of::<$m>() }, u64, A> as Handler,
+            load::<V, P, Number<$m, $t, ToSlot>, { size_of::<$m>() }, u64, A>,
+            load::<V, P, Number<$m, $t, ToAcc>, { size_of::<$m>() }, u64, S>,
+            load::<V, P, Number<$m, $t, ToSlot>, { size_of::<$m>() }, u64, S>,
+        ]); )*};
+    }
+    macro_rules! stores {
+        ($($v:ident ($m:ident);)*) => {$( stores!(@ $m: S S, S I, S A, A S, A I); )*};
+        (@ $m:ident: $($x:ident $y:ident),*) => { table.extend([$(
+            store::<V, P, Operand<$m, $y>, { size_of::<$m>() }, u64, $x> as Handler
+        ),*]) };
     }
     for_each_load!(loads);
     for_each_store!(stores);
@@ -233,6 +279,17 @@ pub(super) unsafe fn memory_id(cx: &Cx, index: u32) -> MemoryId {
 pub(super) unsafe fn the_store<'a>(cx: &Cx) -> &'a mut Store {
     // SAFETY: the driver holds `&mut Store` and lends it to the handlers.
     unsafe { &mut *cx.store }
+}
+
+/// The address in the slot that field `addr` names, with the 64-bit offset in the fields `low` and `high`; one past all memories when
+/// the sum has no 64 bits.
+///
+/// # Safety
+/// `ip` must point at an instruction with these fields, `sp` at its frame.
+#[inline(always)]
+pub(super) unsafe fn effective(ip: Ip, sp: Sp, addr: usize, low: usize, high: usize) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { slot!(sp, field!(ip, addr)).saturating_add(u64::from(field!(ip, low)) | u64::from(field!(ip, high)) << 32) }
 }
 
 /// Checks a range of a memory; the trap is the same for all operators.
@@ -266,7 +323,7 @@ pub(super) fn take_fuel(cx: &mut Cx, amount: i64, acc: u64) -> bool {
 unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), TrapKind> {
     // SAFETY: the caller's promise.
     unsafe {
-        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let [to, from, len] = [0, 1, 2].map(|n| slot!(sp, field!(ip, n)));
         let (memory, segment, site) = (field!(ip, 3), field!(ip, 4), SiteId(field!(ip, 5)));
         let id = memory_id(cx, memory);
         let (module, dropped) = {
@@ -297,6 +354,7 @@ macro_rules! handlers {
     ($($(#[$doc:meta])* $name:ident($cx:ident, $ip:ident, $sp:ident, $mem:ident, $acc:ident) $body:block)*) => {$(
         $(#[$doc])*
         #[allow(unused_variables, reason = "not every body needs every register")]
+        #[allow(clippy::extra_unused_type_parameters, reason = "nor every seam")]
         pub(super) unsafe extern "C" fn $name<V: StateView, P: Probe>($cx: &mut Cx, $ip: Ip, $sp: Sp, $mem: *mut u8, $acc: u64) -> u64 {
             // SAFETY: code comes from the translator, which gives this opcode the fields named in its comment; the store is
             // reached through the context only, one reference at a time.
@@ -307,7 +365,7 @@ macro_rules! handlers {
 pub(super) use handlers;
 
 handlers! {
-    /// `dest addr offset site kind memory`: a load from a memory other than the first.
+    /// `dest addr offset site kind memory offset-high`: a load from a memory other than the first, or with an offset beyond 32 bits.
     load_other(cx, ip, sp, mem, _acc) {
         let memory = field!(ip, 5);
         let (width, extend): (usize, fn(u64) -> u64) = match field!(ip, 4) {
@@ -315,7 +373,7 @@ handlers! {
             4 => (1, |v| u64::from(v as i8 as u32)), 5 => (2, |v| u64::from(v as i16 as u32)),
             6 => (1, |v| v as i8 as u64), 7 => (2, |v| v as i16 as u64), _ => (4, |v| v as i32 as u64),
         };
-        let addr = u64::from(slot!(sp, field!(ip, 1)) as u32) + u64::from(field!(ip, 2));
+        let addr = effective(ip, sp, 1, 2, 6);
         let id = memory_id(cx, memory);
         let bytes = the_store(cx).memories[id.index()].bytes();
         if !in_bounds(addr, width as u64, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
@@ -324,20 +382,20 @@ handlers! {
         raw[..width].copy_from_slice(&bytes[addr as usize..addr as usize + width]);
         let raw = extend(u64::from_le_bytes(raw));
         slot!(sp, field!(ip, 0)) = raw;
-        next!(cx, ip.add(32), sp, mem, raw)
+        next!(cx, ip.add(40), sp, mem, raw)
     }
-    /// `addr value offset site width memory`: a store to a memory other than the first.
+    /// `addr value offset site width memory offset-high`: a store, likewise.
     store_other(cx, ip, sp, mem, acc) {
         let memory = field!(ip, 5);
         let width = field!(ip, 4) as usize;
-        let addr = u64::from(slot!(sp, field!(ip, 0)) as u32) + u64::from(field!(ip, 2));
+        let addr = effective(ip, sp, 0, 2, 6);
         let value = slot!(sp, field!(ip, 1)).to_le_bytes();
         let id = memory_id(cx, memory);
         let bytes = the_store(cx).memories[id.index()].bytes_mut();
         if !in_bounds(addr, width as u64, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
         if P::TRACED { probe::<P>(cx).store(SiteId(field!(ip, 3) >> 3), memory, addr, width as u32, Rmw::Plain); }
         bytes[addr as usize..addr as usize + width].copy_from_slice(&value[..width]);
-        next!(cx, ip.add(32), sp, mem, acc)
+        next!(cx, ip.add(40), sp, mem, acc)
     }
     /// `dest memory site`
     memory_size(cx, ip, sp, mem, _acc) {
@@ -347,10 +405,10 @@ handlers! {
         slot!(sp, field!(ip, 0)) = pages;
         next!(cx, ip.add(24), sp, mem, pages)
     }
-    /// `dest delta memory site`
+    /// `dest delta memory site failure-high`
     memory_grow(cx, ip, sp, mem, _acc) {
         let memory = field!(ip, 2);
-        let delta = u64::from(slot!(sp, field!(ip, 1)) as u32);
+        let delta = slot!(sp, field!(ip, 1));
         let id = memory_id(cx, memory);
         let inst = &mut the_store(cx).memories[id.index()];
         let previous = inst.grow(delta);
@@ -358,13 +416,14 @@ handlers! {
         let len = inst.len;
         if id == memory_id(cx, 0) { cx.mem_len = len; }
         if P::TRACED { probe::<P>(cx).memory_grow(SiteId(field!(ip, 3)), memory, delta, previous); }
-        let raw = previous.unwrap_or(u64::from(u32::MAX));
+        // -1, as wide as the memory's index type.
+        let raw = previous.unwrap_or(u64::from(u32::MAX) | u64::from(field!(ip, 4)) << 32);
         slot!(sp, field!(ip, 0)) = raw;
-        next!(cx, ip.add(24), sp, mem, raw)
+        next!(cx, ip.add(32), sp, mem, raw)
     }
     /// `to from len memory-to memory-from site` (slots, then indices)
     memory_copy(cx, ip, sp, mem, acc) {
-        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let [to, from, len] = [0, 1, 2].map(|n| slot!(sp, field!(ip, n)));
         let (to_index, from_index) = (field!(ip, 3), field!(ip, 4));
         let (to_id, from_id) = (memory_id(cx, to_index), memory_id(cx, from_index));
         let memories = &mut the_store(cx).memories;
@@ -383,7 +442,7 @@ handlers! {
     }
     /// `to value len memory site`
     memory_fill(cx, ip, sp, mem, acc) {
-        let [to, value, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let [to, value, len] = [0, 1, 2].map(|n| slot!(sp, field!(ip, n)));
         let memory = field!(ip, 3);
         let bytes = the_store(cx).memories[memory_id(cx, memory).index()].bytes_mut();
         if !in_bounds(to, len, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }

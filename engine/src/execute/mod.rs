@@ -12,6 +12,7 @@
 //! wait, be saved, or enter the guest again.
 
 mod alu;
+mod atomic;
 mod control;
 pub(crate) mod cx;
 mod event;
@@ -25,6 +26,7 @@ mod vector_memory;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -83,7 +85,12 @@ pub(crate) struct State {
     plans: FxHashMap<u32, Arc<TracePlan>>,
     sites: SiteTable,
     meter: Option<Meter>,
+    /// Who lets time pass.
+    pause: Option<Pause>,
 }
+
+/// Lets time pass.
+type Pause = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// Who is told how far counted runs have come.
 struct Meter {
@@ -159,6 +166,17 @@ impl Default for State {
             plans: FxHashMap::default(),
             sites: SiteTable::default(),
             meter: None,
+            pause: None,
+        }
+    }
+}
+
+impl State {
+    /// Lets time pass for a wait that ends by its timeout.
+    fn pause(&self, time: Duration) {
+        match &self.pause {
+            Some(pause) => pause(time),
+            None => std::thread::sleep(time),
         }
     }
 }
@@ -185,6 +203,7 @@ impl Drop for Stack {
 /// All handlers for one pair of state view and probe, by opcode.
 fn handler_table<S: StateView, P: Probe>() -> Arc<[Handler]> {
     use alu::*;
+    use atomic::*;
     use control::*;
     use event::*;
     use exception::*;
@@ -197,6 +216,7 @@ fn handler_table<S: StateView, P: Probe>() -> Arc<[Handler]> {
     memory::push_handlers::<S, P>(&mut handlers);
     vector::push_handlers(&mut handlers);
     vector_memory::push_handlers::<S, P>(&mut handlers);
+    memory::push_handlers64::<S, P>(&mut handlers);
     macro_rules! singles {
         ($($v:ident $h:ident $(::<$($g:ident),*>)?;)*) => { handlers.extend([$($h $(::<$($g),*>)? as Handler),*]) };
     }
@@ -231,6 +251,12 @@ impl Store {
         self.exec.meter = Some(Meter { every: i64::try_from(every.max(1)).unwrap_or(UNLIMITED), tell });
     }
 
+    /// Has `pause` called where the program waits for a time (`memory.atomic.wait32` and `wait64`), instead of sleeping so long: what a
+    /// program sees of time comes from its host.
+    pub fn on_wait(&mut self, pause: Arc<dyn Fn(Duration) + Send + Sync>) {
+        self.exec.pause = Some(pause);
+    }
+
     /// Operators executed so far, weighted; counted in traced runs and where the engine's `fuel` is on, else 0.
     pub fn work(&self) -> u64 {
         (self.exec.fuel_base - self.exec.fuel) as u64
@@ -255,7 +281,7 @@ impl Store {
     pub fn start<P: Probe>(&mut self, probe: &mut P, func: FuncId, args: &[Val]) -> Result<Step, Error> {
         let callee = *self.funcs.get(func.index()).ok_or(Error::OutOfTurn("this function does not belong to the store"))?;
         let ty = self.types.get(callee.ty()).clone();
-        check_values(|| self.describe(callee), ty.params(), args)?;
+        check_values(self, || self.describe(callee), ty.params(), args)?;
         self.check_exceptions(args)?;
         self.prepare()?;
         let base = self.stack_top();
@@ -277,7 +303,7 @@ impl Store {
     /// pending).
     pub fn resume<P: Probe>(&mut self, probe: &mut P, results: &[Val]) -> Result<Step, Error> {
         let (ty, import) = self.pending_call::<P>()?;
-        check_values(|| format!("the result of host function {import}"), self.types.get(ty).results(), results)?;
+        check_values(self, || format!("the result of host function {import}"), self.types.get(ty).results(), results)?;
         self.check_exceptions(results)?;
         let pending = self.exec.pending.pop().expect("checked above");
         if pending.direct {

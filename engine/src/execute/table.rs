@@ -1,7 +1,7 @@
 //! Tables, references and globals.
 
 use super::cx::{Cx, Ip, Sp, field, next, slot, trap};
-use super::memory::{handlers, probe, take_fuel};
+use super::memory::{handlers, in_bounds, probe, take_fuel};
 use crate::probe::{Probe, SiteId};
 use crate::state::StateView;
 use crate::store::Store;
@@ -21,10 +21,6 @@ pub(super) unsafe fn table<'a>(cx: &Cx, index: u32) -> &'a mut Table {
     }
 }
 
-fn in_bounds(at: u64, len: u64, size: usize) -> bool {
-    at + len <= size as u64
-}
-
 /// `table.init`. Apart from its handler, because a handler must own nothing that is dropped after its tail call.
 ///
 /// # Safety
@@ -33,7 +29,7 @@ fn in_bounds(at: u64, len: u64, size: usize) -> bool {
 unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), TrapKind> {
     // SAFETY: the caller's promise.
     unsafe {
-        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let [to, from, len] = [0, 1, 2].map(|n| slot!(sp, field!(ip, n)));
         let (table_index, segment, site) = (field!(ip, 3), field!(ip, 4), SiteId(field!(ip, 5)));
         let items = (&(*cx.store).instances)[cx.instance as usize].elem_segments[segment as usize].clone();
         let items = items.as_deref().unwrap_or(&[]);
@@ -93,7 +89,7 @@ handlers! {
     }
     /// `dest index table site`
     table_get(cx, ip, sp, mem, _acc) {
-        let index = u64::from(slot!(sp, field!(ip, 1)) as u32);
+        let index = slot!(sp, field!(ip, 1));
         let Some(&raw) = table(cx, field!(ip, 2)).elems.get(index as usize) else { trap!(cx, ip, sp, TrapKind::TableOutOfBounds) };
         if P::TRACED { probe::<P>(cx).table_read(SiteId(field!(ip, 3)), field!(ip, 2), index..index + 1); }
         slot!(sp, field!(ip, 0)) = raw;
@@ -101,7 +97,7 @@ handlers! {
     }
     /// `index value table site`
     table_set(cx, ip, sp, mem, acc) {
-        let index = u64::from(slot!(sp, field!(ip, 0)) as u32);
+        let index = slot!(sp, field!(ip, 0));
         let value = slot!(sp, field!(ip, 1));
         let Some(place) = table(cx, field!(ip, 2)).elems.get_mut(index as usize) else { trap!(cx, ip, sp, TrapKind::TableOutOfBounds) };
         *place = value;
@@ -115,18 +111,18 @@ handlers! {
         slot!(sp, field!(ip, 0)) = raw;
         next!(cx, ip.add(24), sp, mem, raw)
     }
-    /// `dest init delta table site`
+    /// `dest init delta table site failure-high`
     table_grow(cx, ip, sp, mem, _acc) {
-        let delta = u64::from(slot!(sp, field!(ip, 2)) as u32);
+        let delta = slot!(sp, field!(ip, 2));
         let previous = table(cx, field!(ip, 3)).grow(delta, slot!(sp, field!(ip, 1)));
         if P::TRACED { probe::<P>(cx).table_grow(SiteId(field!(ip, 4)), field!(ip, 3), Some(delta), previous); }
-        let raw = previous.unwrap_or(u64::from(u32::MAX));
+        let raw = previous.unwrap_or(u64::from(u32::MAX) | u64::from(field!(ip, 5)) << 32);
         slot!(sp, field!(ip, 0)) = raw;
         next!(cx, ip.add(32), sp, mem, raw)
     }
     /// `at value len table site`
     table_fill(cx, ip, sp, mem, acc) {
-        let [at, len] = [0, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let [at, len] = [0, 2].map(|n| slot!(sp, field!(ip, n)));
         let elems = &mut table(cx, field!(ip, 3)).elems;
         if !in_bounds(at, len, elems.len()) { trap!(cx, ip, sp, TrapKind::TableOutOfBounds) }
         if !take_fuel(cx, len as i64, acc) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
@@ -136,7 +132,7 @@ handlers! {
     }
     /// `to from len table-to table-from site`
     table_copy(cx, ip, sp, mem, acc) {
-        let [to, from, len] = [0, 1, 2].map(|n| u64::from(slot!(sp, field!(ip, n)) as u32));
+        let [to, from, len] = [0, 1, 2].map(|n| slot!(sp, field!(ip, n)));
         let (to_index, from_index) = (field!(ip, 3), field!(ip, 4));
         if !in_bounds(from, len, table(cx, from_index).elems.len()) || !in_bounds(to, len, table(cx, to_index).elems.len()) {
             trap!(cx, ip, sp, TrapKind::TableOutOfBounds)

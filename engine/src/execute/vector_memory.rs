@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 
 use wasmi_core::V128;
 
-use super::cx::{A, Cx, Handler, I, Ip, S, Sp, field, next, slot, trap, vector};
-use super::memory::{Loaded, Stored, handlers, in_bounds, load, memory_id, probe, store, the_store};
+use super::cx::{A, Cx, Handler, I, Ip, S, Sp, field, next, trap, vector};
+use super::memory::{Loaded, Stored, effective, handlers, in_bounds, load, memory_id, probe, store, the_store};
 use super::vector::{kernel, lane};
 use crate::isa::vector::{VectorLoad, for_each_frame_store, for_each_lane_width, for_each_vector_load};
 use crate::probe::{Probe, Rmw, SiteId};
@@ -78,16 +78,16 @@ impl<const N: usize> Stored<N> for InFrame {
 pub(crate) fn push_handlers<V: StateView, P: Probe>(table: &mut Vec<Handler>) {
     macro_rules! loads {
         ($($v:ident $k:ident ($m:ident);)*) => {$( loads!(@ $v $m: A, S, I); )*};
-        (@ $v:ident $m:ident: $($x:ident),*) => { table.extend([$( load::<V, P, Vector<$v>, { size_of::<$m>() }, $x> as Handler ),*]) };
+        (@ $v:ident $m:ident: $($x:ident),*) => { table.extend([$( load::<V, P, Vector<$v>, { size_of::<$m>() }, u32, $x> as Handler ),*]) };
     }
     macro_rules! lane_loads {
         ($($v:ident $n:literal;)*) => {$(
-            table.extend([load::<V, P, Lane, $n, A> as Handler, load::<V, P, Lane, $n, S>, load::<V, P, Lane, $n, I>]);
+            table.extend([load::<V, P, Lane, $n, u32, A> as Handler, load::<V, P, Lane, $n, u32, S>, load::<V, P, Lane, $n, u32, I>]);
         )*};
     }
     macro_rules! frame_stores {
         ($($v:ident $n:literal;)*) => {$(
-            table.extend([store::<V, P, InFrame, $n, A> as Handler, store::<V, P, InFrame, $n, S>, store::<V, P, InFrame, $n, I>]);
+            table.extend([store::<V, P, InFrame, $n, u32, A> as Handler, store::<V, P, InFrame, $n, u32, S>, store::<V, P, InFrame, $n, u32, I>]);
         )*};
     }
     for_each_vector_load!(loads);
@@ -96,31 +96,31 @@ pub(crate) fn push_handlers<V: StateView, P: Probe>(table: &mut Vec<Handler>) {
 }
 
 handlers! {
-    /// `dest addr offset site kind memory`: a load from a memory other than the first.
+    /// `dest addr offset site kind memory offset-high`: a load from a memory other than the first, or one with 64-bit addresses.
     vector_load_other(cx, ip, sp, mem, acc) {
         if !load_other::<P>(cx, ip, sp) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
-        next!(cx, ip.add(32), sp, mem, acc)
-    }
-    /// `dest addr offset site a lane bytes memory`: a load of a lane from a memory other than the first.
-    lane_load_other(cx, ip, sp, mem, acc) {
-        if !load_lane_other::<P>(cx, ip, sp) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
         next!(cx, ip.add(40), sp, mem, acc)
     }
-    /// `addr bytes offset site count memory`: a store of `count` bytes to a memory other than the first.
+    /// `dest addr offset site a lane bytes memory offset-high`: a load of a lane, likewise.
+    lane_load_other(cx, ip, sp, mem, acc) {
+        if !load_lane_other::<P>(cx, ip, sp) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
+        next!(cx, ip.add(48), sp, mem, acc)
+    }
+    /// `addr bytes offset site count memory offset-high`: a store of `count` bytes, likewise.
     frame_store_other(cx, ip, sp, mem, acc) {
         if !store_other::<P>(cx, ip, sp) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
-        next!(cx, ip.add(32), sp, mem, acc)
+        next!(cx, ip.add(40), sp, mem, acc)
     }
 }
 
-/// Where `addr offset` (the fields from `first`) lead in a memory, if `len` bytes are there.
+/// Where the fields `addr`, 2 and `high` (the offset's halves) lead in a memory, if `len` bytes are there.
 ///
 /// # Safety
 /// As for a handler: `ip` and `sp` point at the instruction and its frame, and no reference into the store is held.
-unsafe fn place(cx: &Cx, ip: Ip, sp: Sp, addr: usize, memory: u32, len: u32) -> Option<u64> {
+unsafe fn place(cx: &Cx, ip: Ip, sp: Sp, addr: usize, high: usize, memory: u32, len: u32) -> Option<u64> {
     // SAFETY: the caller's promise.
     unsafe {
-        let at = u64::from(slot!(sp, field!(ip, addr)) as u32) + u64::from(field!(ip, 2));
+        let at = effective(ip, sp, addr, 2, high);
         let id = memory_id(cx, memory);
         in_bounds(at, u64::from(len), the_store(cx).memories[id.index()].len).then_some(at)
     }
@@ -130,10 +130,10 @@ unsafe fn place(cx: &Cx, ip: Ip, sp: Sp, addr: usize, memory: u32, len: u32) -> 
 ///
 /// # Safety
 /// As for [`place`], with the fields `- addr offset site`.
-unsafe fn loaded<P: Probe>(cx: &Cx, ip: Ip, sp: Sp, memory: u32, len: u32) -> Option<[u8; 16]> {
+unsafe fn loaded<P: Probe>(cx: &Cx, ip: Ip, sp: Sp, high: usize, memory: u32, len: u32) -> Option<[u8; 16]> {
     // SAFETY: the caller's promise.
     unsafe {
-        let at = place(cx, ip, sp, 1, memory, len)?;
+        let at = place(cx, ip, sp, 1, high, memory, len)?;
         if P::TRACED {
             probe::<P>(cx).load(SiteId(field!(ip, 3) >> 3), memory, at, len, Rmw::Plain);
         }
@@ -153,7 +153,7 @@ unsafe fn load_other<P: Probe>(cx: &Cx, ip: Ip, sp: Sp) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         let (len, make) = LOADS[field!(ip, 4) as usize];
-        let Some(bytes) = loaded::<P>(cx, ip, sp, field!(ip, 5), len) else { return false };
+        let Some(bytes) = loaded::<P>(cx, ip, sp, 6, field!(ip, 5), len) else { return false };
         vector!(sp, field!(ip, 0)) = make(u128::from_le_bytes(bytes));
         true
     }
@@ -166,7 +166,7 @@ unsafe fn load_lane_other<P: Probe>(cx: &Cx, ip: Ip, sp: Sp) -> bool {
     // SAFETY: the caller's promise; the lane is inside the vector.
     unsafe {
         let (dest, len) = (field!(ip, 0), field!(ip, 6));
-        let Some(bytes) = loaded::<P>(cx, ip, sp, field!(ip, 7), len) else { return false };
+        let Some(bytes) = loaded::<P>(cx, ip, sp, 8, field!(ip, 7), len) else { return false };
         vector!(sp, dest) = vector!(sp, field!(ip, 4));
         core::ptr::copy_nonoverlapping(bytes.as_ptr(), sp.add((dest + field!(ip, 5)) as usize), len as usize);
         true
@@ -180,7 +180,7 @@ unsafe fn store_other<P: Probe>(cx: &Cx, ip: Ip, sp: Sp) -> bool {
     // SAFETY: the caller's promise; the bytes are inside a vector.
     unsafe {
         let (len, memory) = (field!(ip, 4), field!(ip, 5));
-        let Some(at) = place(cx, ip, sp, 0, memory, len) else { return false };
+        let Some(at) = place(cx, ip, sp, 0, 6, memory, len) else { return false };
         if P::TRACED {
             probe::<P>(cx).store(SiteId(field!(ip, 3) >> 3), memory, at, len, Rmw::Plain);
         }
@@ -194,5 +194,7 @@ unsafe fn store_other<P: Probe>(cx: &Cx, ip: Ip, sp: Sp) -> bool {
 macro_rules! load_table {
     ($($v:ident $k:ident ($t:ident);)*) => { [$( (size_of::<$t>() as u32, |bits| kernel::$k(bits as $t)) ),*] };
 }
+/// Makes a vector of the bytes that were loaded.
+type Make = fn(u128) -> V128;
 /// How many bytes each kind of load takes, and what it makes of them.
-const LOADS: [(u32, fn(u128) -> V128); VectorLoad::COUNT as usize] = for_each_vector_load!(load_table);
+const LOADS: [(u32, Make); VectorLoad::COUNT as usize] = for_each_vector_load!(load_table);

@@ -56,7 +56,8 @@ impl ModuleInner {
         match payload {
             Payload::TypeSection(section) => {
                 for ty in section.into_iter_err_on_gc_types() {
-                    self.types.push(func_type(&ty?)?);
+                    let ty = self.func_type(&ty?)?;
+                    self.types.push(ty);
                 }
             }
             Payload::ImportSection(section) => {
@@ -72,7 +73,8 @@ impl ModuleInner {
             Payload::TableSection(section) => {
                 for table in section {
                     let table = table?;
-                    self.tables.push(table_type(table.ty)?);
+                    let ty = self.table_type(table.ty)?;
+                    self.tables.push(ty);
                     self.table_inits.push(match table.init {
                         TableInit::RefNull => None,
                         TableInit::Expr(expr) => Some(const_expr(&expr)?),
@@ -92,7 +94,8 @@ impl ModuleInner {
             Payload::GlobalSection(section) => {
                 for global in section {
                     let global = global?;
-                    self.globals.push(global_type(global.ty)?);
+                    let ty = self.global_type(global.ty)?;
+                    self.globals.push(ty);
                     self.global_inits.push(const_expr(&global.init_expr)?);
                 }
             }
@@ -133,8 +136,9 @@ impl ModuleInner {
             }
             TypeRef::Table(ty) => {
                 self.imported.tables += 1;
-                self.tables.push(table_type(ty)?);
-                ExternType::Table(table_type(ty)?)
+                let ty = self.table_type(ty)?;
+                self.tables.push(ty);
+                ExternType::Table(ty)
             }
             TypeRef::Memory(ty) => {
                 self.imported.memories += 1;
@@ -143,8 +147,9 @@ impl ModuleInner {
             }
             TypeRef::Global(ty) => {
                 self.imported.globals += 1;
-                self.globals.push(global_type(ty)?);
-                ExternType::Global(global_type(ty)?)
+                let ty = self.global_type(ty)?;
+                self.globals.push(ty);
+                ExternType::Global(ty)
             }
             TypeRef::Tag(ty) => {
                 self.imported.tags += 1;
@@ -170,6 +175,24 @@ impl ModuleInner {
         Ok(())
     }
 
+    fn value_type(&self, ty: wasmparser::ValType) -> Result<ValType, Error> {
+        val_type(&self.types, ty).ok_or_else(|| surprise("a value type of a refused feature", 0))
+    }
+
+    fn func_type(&self, ty: &wasmparser::FuncType) -> Result<FuncType, Error> {
+        let list = |types: &[wasmparser::ValType]| types.iter().map(|ty| self.value_type(*ty)).collect::<Result<Vec<_>, _>>();
+        Ok(FuncType::new(list(ty.params())?, list(ty.results())?))
+    }
+
+    fn global_type(&self, ty: wasmparser::GlobalType) -> Result<GlobalType, Error> {
+        Ok(GlobalType { content: self.value_type(ty.content_type)?, mutable: ty.mutable })
+    }
+
+    fn table_type(&self, ty: wasmparser::TableType) -> Result<TableType, Error> {
+        let element = self.value_type(wasmparser::ValType::Ref(ty.element_type))?;
+        Ok(TableType { element, min: ty.initial, max: ty.maximum, index64: ty.table64 })
+    }
+
     /// Module offset of the code section's contents (its count), just before which its header ends.
     pub(super) fn code_offset(&self) -> Option<usize> {
         if self.bodies.is_empty() {
@@ -182,26 +205,9 @@ impl ModuleInner {
     }
 }
 
-fn value_type(ty: wasmparser::ValType) -> Result<ValType, Error> {
-    val_type(ty).ok_or_else(|| surprise("a value type of a refused feature", 0))
-}
-
-fn func_type(ty: &wasmparser::FuncType) -> Result<FuncType, Error> {
-    let list = |types: &[wasmparser::ValType]| types.iter().map(|ty| value_type(*ty)).collect::<Result<Vec<_>, _>>();
-    Ok(FuncType::new(list(ty.params())?, list(ty.results())?))
-}
-
-fn global_type(ty: wasmparser::GlobalType) -> Result<GlobalType, Error> {
-    Ok(GlobalType { content: value_type(ty.content_type)?, mutable: ty.mutable })
-}
-
-fn table_type(ty: wasmparser::TableType) -> Result<TableType, Error> {
-    let element = value_type(wasmparser::ValType::Ref(ty.element_type))?;
-    Ok(TableType { element, min: ty.initial, max: ty.maximum })
-}
-
 fn memory_type(ty: wasmparser::MemoryType) -> MemoryType {
-    MemoryType { min: ty.initial, max: ty.maximum }
+    let page_bytes_log2 = ty.page_size_log2.map_or(16, |log2| log2 as u8);
+    MemoryType { min: ty.initial, max: ty.maximum, page_bytes_log2, index64: ty.memory64, shared: ty.shared }
 }
 
 fn data_segment(data: wasmparser::Data<'_>) -> Result<DataSegment, Error> {

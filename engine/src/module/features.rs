@@ -5,14 +5,20 @@ use wasmparser::{Operator, Parser, Payload, TypeRef, ValidPayload, Validator, Wa
 use crate::config::Config;
 use crate::error::Error;
 
-/// WebAssembly 2.0 with relaxed SIMD, tail calls, extended constants, multiple memories and exceptions in both forms.
+/// WebAssembly 2.0 with relaxed SIMD, tail calls, extended constants, multiple memories, exceptions in both forms, wide arithmetic,
+/// custom page sizes, memory64, threads and typed function references.
 const SUPPORTED: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::RELAXED_SIMD)
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST)
     .union(WasmFeatures::MULTI_MEMORY)
     .union(WasmFeatures::EXCEPTIONS)
-    .union(WasmFeatures::LEGACY_EXCEPTIONS);
+    .union(WasmFeatures::LEGACY_EXCEPTIONS)
+    .union(WasmFeatures::WIDE_ARITHMETIC)
+    .union(WasmFeatures::CUSTOM_PAGE_SIZES)
+    .union(WasmFeatures::MEMORY64)
+    .union(WasmFeatures::THREADS)
+    .union(WasmFeatures::FUNCTION_REFERENCES);
 
 /// What of that a configuration switches off.
 fn switched_off(config: &Config) -> WasmFeatures {
@@ -21,6 +27,11 @@ fn switched_off(config: &Config) -> WasmFeatures {
         (config.relaxed_simd, WasmFeatures::RELAXED_SIMD),
         (config.exceptions, WasmFeatures::EXCEPTIONS),
         (config.legacy_exceptions, WasmFeatures::LEGACY_EXCEPTIONS),
+        (config.wide_arithmetic, WasmFeatures::WIDE_ARITHMETIC),
+        (config.custom_page_sizes, WasmFeatures::CUSTOM_PAGE_SIZES),
+        (config.memory64, WasmFeatures::MEMORY64),
+        (config.threads, WasmFeatures::THREADS),
+        (config.function_references, WasmFeatures::FUNCTION_REFERENCES),
     ];
     switches.iter().filter(|(on, _)| !on).fold(WasmFeatures::empty(), |off, (_, feature)| off | *feature)
 }
@@ -153,12 +164,13 @@ fn operator_name(operator: &Operator<'_>) -> String {
     let (first, rest) = camel.split_at(shape);
     let mut name = first.to_ascii_lowercase();
     let typed = name.len() > 1 && name.starts_with(['i', 'f', 'v']) && name.as_bytes()[1].is_ascii_digit();
-    let dotted = typed || matches!(first, "Memory" | "Ref" | "Struct" | "Array" | "Table");
+    let dotted = typed || matches!(first, "Memory" | "Ref" | "Struct" | "Array" | "Table" | "Atomic");
     for (i, c) in rest.char_indices() {
         if c.is_ascii_uppercase() {
             name.push(if i == 0 && dotted { '.' } else { '_' });
         }
         name.push(c.to_ascii_lowercase());
     }
-    name
+    // Some words are followed by a dot wherever they stand.
+    ["atomic", "rmw", "rmw8", "rmw16", "rmw32"].iter().fold(name, |name, word| name.replace(&format!(".{word}_"), &format!(".{word}.")))
 }

@@ -10,6 +10,7 @@ use crate::module::{ExportItem, Module};
 use crate::table::Table;
 use crate::value::{
     Extern, ExternType, FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, MemoryType, TableId, TableType, TagId, Val,
+    ValType,
 };
 
 impl Store {
@@ -35,8 +36,11 @@ impl Store {
     /// # Errors
     /// When it exceeds the limits or `init` has another type.
     pub fn new_table(&mut self, ty: TableType, init: Val) -> Result<TableId, Error> {
+        if !self.is_of(init, ty.element) {
+            return Err(Error::BadWrite(format!("a table of {} cannot hold {init}", ty.element)));
+        }
         self.check_exceptions(&[init])?;
-        let table = Table::new(ty, init, &self.engine.config().limits)?;
+        let table = Table::filled(ty, init.raw(), &self.engine.config().limits)?;
         self.tables.push(Box::new(table));
         Ok(TableId(self.tables.len() as u32 - 1))
     }
@@ -46,7 +50,7 @@ impl Store {
     /// # Errors
     /// When `init` has another type.
     pub fn new_global(&mut self, ty: GlobalType, init: Val) -> Result<GlobalId, Error> {
-        if !init.is_of(ty.content) {
+        if !self.is_of(init, ty.content) {
             return Err(Error::BadWrite(format!("a global of type {} cannot hold {init}", ty.content)));
         }
         self.check_exceptions(&[init])?;
@@ -131,6 +135,16 @@ impl Store {
         self.types.get(self.funcs[func.index()].ty())
     }
 
+    /// Whether a value has this type, which may say what type a function has.
+    pub fn is_of(&self, value: Val, ty: ValType) -> bool {
+        match (value, ty) {
+            (Val::FuncRef(Some(func)), ValType::TypedFuncRef(of) | ValType::SomeTypedFuncRef(of)) => {
+                self.funcs.get(func.index()).is_some_and(|func| self.types.get(func.ty()) == of.get())
+            }
+            _ => value.is_of(ty),
+        }
+    }
+
     /// The instance that a function belongs to and its index there; `None` for a function of the host.
     pub fn func_origin(&self, func: FuncId) -> Option<(InstanceId, u32)> {
         match self.funcs[func.index()] {
@@ -201,7 +215,7 @@ impl Store {
     /// When the global is constant or of another type.
     pub fn set_global(&mut self, global: GlobalId, value: Val) -> Result<(), Error> {
         let ty = self.global_type(global);
-        if !ty.mutable || !value.is_of(ty.content) {
+        if !ty.mutable || !self.is_of(value, ty.content) {
             return Err(Error::BadWrite(format!("a {} cannot be set to {value}", ExternType::Global(ty))));
         }
         self.check_exceptions(&[value])?;
@@ -222,10 +236,11 @@ impl Store {
     /// Beyond the table's end, or for a value of another type.
     pub fn table_set(&mut self, table: TableId, index: u64, value: Val) -> Result<(), Error> {
         self.check_exceptions(&[value])?;
-        let table = &mut self.tables[table.index()];
-        if !value.is_of(table.ty.element) {
-            return Err(Error::BadWrite(format!("a table of {} cannot hold {value}", table.ty.element)));
+        let element = self.tables[table.index()].ty.element;
+        if !self.is_of(value, element) {
+            return Err(Error::BadWrite(format!("a table of {element} cannot hold {value}")));
         }
+        let table = &mut self.tables[table.index()];
         let size = table.elems.len();
         match usize::try_from(index).ok().and_then(|i| table.elems.get_mut(i)) {
             Some(element) => *element = value.raw(),
@@ -242,11 +257,8 @@ impl Store {
     /// Grows a table by `delta` elements that hold `init`; the former size, or `None` when a maximum or the type forbids it.
     pub fn table_grow(&mut self, table: TableId, delta: u64, init: Val) -> Option<u64> {
         self.check_exceptions(&[init]).ok()?;
-        let table = &mut self.tables[table.index()];
-        if !init.is_of(table.ty.element) {
-            return None;
-        }
-        table.grow(delta, init.raw())
+        let fits = self.is_of(init, self.tables[table.index()].ty.element);
+        fits.then(|| self.tables[table.index()].grow(delta, init.raw()))?
     }
 
     pub(super) fn add_func(&mut self, func: Func) -> FuncId {

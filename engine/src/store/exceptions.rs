@@ -148,7 +148,7 @@ mod tests {
         let pinned = make(&mut store, 0, &[]).unwrap();
         let pin = store.exceptions.pin(pinned).unwrap();
         let global = store.new_global(GlobalType { content: ValType::ExnRef, mutable: true }, value(in_global)).unwrap();
-        let table = store.new_table(TableType { element: ValType::ExnRef, min: 2, max: None }, Val::ExnRef(None)).unwrap();
+        let table = store.new_table(TableType::new(ValType::ExnRef, 2, None), Val::ExnRef(None)).unwrap();
         store.table_set(table, 1, value(in_table)).unwrap();
         for _ in 0..10_000 {
             make(&mut store, 0, &[3, in_slot]).expect("what nothing refers to is freed");

@@ -7,7 +7,7 @@ use crate::error::{Error, InstantiateError};
 use crate::module::{ConstExpr, ConstOp, ElemItems, ElemMode, Import, Module};
 use crate::table::Table;
 use crate::trap::{Trap, TrapKind};
-use crate::value::{Extern, ExternType, FuncId, InstanceId, TableId, TagId, Val};
+use crate::value::{Extern, ExternType, FuncId, InstanceId, MemoryType, TableId, TableType, TagId, Val};
 
 impl Store {
     /// Makes an instance of a module; `imports` are in the module's order. The start function is *not* run: the caller runs
@@ -163,7 +163,7 @@ impl Store {
         for (index, elem) in module.inner().elems.iter().enumerate() {
             if let ElemMode::Active(table, offset) = &elem.mode {
                 let instance = &self.instances[id.index()];
-                let offset = u64::from(self.eval(instance, offset) as u32);
+                let offset = self.eval(instance, offset) as u64;
                 let table = instance.tables[*table as usize];
                 let refs = instance.elem_segments[index].clone().expect("a segment is dropped after it was written");
                 let elems = &mut self.tables[table.index()].elems;
@@ -184,7 +184,7 @@ impl Store {
         for (index, data) in module.inner().data.iter().enumerate() {
             if let Some((memory, offset)) = &data.active {
                 let instance = &self.instances[id.index()];
-                let offset = u64::from(self.eval(instance, offset) as u32);
+                let offset = self.eval(instance, offset) as u64;
                 let memory = instance.memories[*memory as usize];
                 let bytes = self.memories[memory.index()].bytes_mut();
                 let place = range(offset, data.range.len(), bytes.len());
@@ -251,9 +251,13 @@ fn matches(expected: &ExternType, found: &ExternType) -> bool {
             expected == found || (!expected.mutable && !found.mutable && found.content.is_subtype_of(expected.content))
         }
         (ExternType::Tag(expected), ExternType::Tag(found)) => expected == found,
-        (ExternType::Memory(expected), ExternType::Memory(found)) => limits(expected.min, expected.max, found.min, found.max),
+        (ExternType::Memory(expected), ExternType::Memory(found)) => {
+            let alike = |ty: &MemoryType| (ty.page_bytes_log2, ty.index64, ty.shared);
+            alike(expected) == alike(found) && limits(expected.min, expected.max, found.min, found.max)
+        }
         (ExternType::Table(expected), ExternType::Table(found)) => {
-            expected.element == found.element && limits(expected.min, expected.max, found.min, found.max)
+            let alike = |ty: &TableType| (ty.element, ty.index64);
+            alike(expected) == alike(found) && limits(expected.min, expected.max, found.min, found.max)
         }
         _ => false,
     }
@@ -263,7 +267,7 @@ fn matches(expected: &ExternType, found: &ExternType) -> bool {
 mod tests {
     use super::*;
     use crate::config::{Config, Engine};
-    use crate::value::{FuncType, GlobalType, MemoryType, TableType, ValType};
+    use crate::value::{FuncType, GlobalType, ValType};
 
     fn module(text: &str) -> Module {
         Module::from_text(&Engine::default(), text).unwrap()
@@ -271,8 +275,8 @@ mod tests {
 
     #[test]
     fn imports_match_by_the_rules_of_subtyping() {
-        let memory = |min, max| ExternType::Memory(MemoryType { min, max });
-        let table = |element, min, max| ExternType::Table(TableType { element, min, max });
+        let memory = |min, max| ExternType::Memory(MemoryType::new(min, max));
+        let table = |element, min, max| ExternType::Table(TableType::new(element, min, max));
         let global = |mutable| ExternType::Global(GlobalType { content: ValType::I32, mutable });
         let check = |expected: ExternType, found: ExternType, answer: bool| {
             assert_eq!(matches(&expected, &found), answer, "{found} given for {expected}");
@@ -282,6 +286,19 @@ mod tests {
         check(memory(1, Some(3)), memory(2, Some(3)), true);
         check(memory(1, Some(3)), memory(2, Some(4)), false);
         check(memory(3, None), memory(2, None), false);
+        let of_bytes = ExternType::Memory(MemoryType { page_bytes_log2: 0, ..MemoryType::new(1, None) });
+        check(of_bytes.clone(), of_bytes.clone(), true);
+        check(of_bytes.clone(), memory(1, None), false);
+        check(memory(0, None), of_bytes, false);
+        let shared = ExternType::Memory(MemoryType { shared: true, ..MemoryType::new(1, Some(2)) });
+        check(shared.clone(), shared.clone(), true);
+        check(shared.clone(), memory(1, Some(2)), false);
+        check(memory(1, Some(2)), shared, false);
+        let wide = ExternType::Memory(MemoryType { index64: true, ..MemoryType::new(1, None) });
+        check(wide.clone(), wide.clone(), true);
+        check(wide, memory(1, None), false);
+        let wide = ExternType::Table(TableType { index64: true, ..TableType::new(ValType::FuncRef, 1, None) });
+        check(table(ValType::FuncRef, 0, None), wide, false);
         check(table(ValType::FuncRef, 0, None), table(ValType::ExternRef, 0, None), false);
         check(table(ValType::FuncRef, 0, Some(9)), table(ValType::FuncRef, 5, Some(8)), true);
         check(global(true), global(false), false);
@@ -313,8 +330,8 @@ mod tests {
     #[test]
     fn segments_before_a_trap_stay_written() {
         let mut store = Store::new(&Engine::default());
-        let memory = store.new_memory(MemoryType { min: 1, max: None }).unwrap();
-        let table = store.new_table(TableType { element: ValType::FuncRef, min: 2, max: None }, Val::FuncRef(None)).unwrap();
+        let memory = store.new_memory(MemoryType::new(1, None)).unwrap();
+        let table = store.new_table(TableType::new(ValType::FuncRef, 2, None), Val::FuncRef(None)).unwrap();
         let text = r#"(module (import "e" "m" (memory 1)) (import "e" "t" (table 2 funcref)) (func $f)
             (elem (i32.const 1) $f) (data (i32.const 0) "a") (data (i32.const 65536) "b") (data (i32.const 1) "c"))"#;
         let error = store.instantiate(&module(text), &[Extern::Memory(memory), Extern::Table(table)]).unwrap_err();

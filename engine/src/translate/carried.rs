@@ -115,7 +115,9 @@ impl Carried {
                     flow.branch(*relative_depth);
                     flow.state = None;
                 }
-                Operator::BrIf { relative_depth } => flow.branch(*relative_depth),
+                Operator::BrIf { relative_depth }
+                | Operator::BrOnNull { relative_depth }
+                | Operator::BrOnNonNull { relative_depth } => flow.branch(*relative_depth),
                 Operator::BrTable { targets } => {
                     for depth in targets.targets() {
                         flow.branch(depth?);
@@ -127,6 +129,7 @@ impl Carried {
                 | Operator::Return
                 | Operator::ReturnCall { .. }
                 | Operator::ReturnCallIndirect { .. }
+                | Operator::ReturnCallRef { .. }
                 | Operator::Throw { .. }
                 | Operator::ThrowRef
                 | Operator::Rethrow { .. } => {
@@ -193,7 +196,7 @@ impl Loops {
 }
 
 pub(super) fn is_call(operator: &Operator<'_>) -> bool {
-    matches!(operator, Operator::Call { .. } | Operator::CallIndirect { .. })
+    matches!(operator, Operator::Call { .. } | Operator::CallIndirect { .. } | Operator::CallRef { .. })
 }
 
 /// The label of a clause of a `try_table`.

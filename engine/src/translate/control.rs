@@ -374,6 +374,11 @@ impl<'t> Translator<'t> {
     pub(super) fn br_if(&mut self, depth: u32) {
         let index = self.target_index(depth);
         let condition = self.condition();
+        self.branch_if(condition, index);
+    }
+
+    /// Branches to a control when the condition holds.
+    fn branch_if(&mut self, condition: Condition, index: usize) {
         let arity = self.label_arity(index);
         self.break_all(self.values.len() - arity);
         self.code.close_block();
@@ -384,6 +389,39 @@ impl<'t> Translator<'t> {
         let over = self.branch_on(condition, true);
         self.take_branch(index);
         self.code.set_target(over, self.code.here());
+    }
+
+    /// `br_on_null`: the reference is dropped where the branch is taken, and stays where it is not.
+    pub(super) fn br_on_null(&mut self, depth: u32) {
+        let index = self.target_index(depth);
+        let (value, slot) = self.pop_reference();
+        self.branch_on_reference(index, BinaryOp::I64Eq, slot);
+        self.push(value);
+    }
+
+    /// `br_on_non_null`: the reference goes to the label where the branch is taken, and is dropped where it is not.
+    pub(super) fn br_on_non_null(&mut self, depth: u32) {
+        let index = self.target_index(depth);
+        let (value, slot) = self.pop_reference();
+        self.push(value);
+        self.branch_on_reference(index, BinaryOp::I64Ne, slot);
+        self.drop_();
+    }
+
+    /// Pops a reference for an operator that looks at it, and may leave it: the value to push again, and its slot.
+    fn pop_reference(&mut self) -> (Value, u32) {
+        let (value, slot) = self.pop_slot();
+        self.used(&value);
+        let home = if let Home::Local(_) = value.home { value.home } else { Home::Canonical };
+        (Value { home, producer: None, chain: 0, ..value }, slot)
+    }
+
+    /// Branches when the reference in a slot is null or, with `I64Ne`, is not.
+    fn branch_on_reference(&mut self, index: usize, op: BinaryOp, slot: u32) {
+        let operand = Operand::Slot(slot);
+        let opcode = isa::binary(op, operand, Operand::Imm(0)).expect("the shape SI exists");
+        let condition = Condition(Taken { opcode, fields: [operand.field(), 0] });
+        self.branch_if(condition, index);
     }
 
     pub(super) fn br_table(&mut self, table: &BrTable<'_>) {
@@ -535,6 +573,20 @@ impl<'t> Translator<'t> {
         self.arrived(None, ty.results());
     }
 
+    pub(super) fn call_ref(&mut self, type_index: u32) {
+        let module = self.module;
+        let ty = module.type_at(type_index);
+        let callee = self.slot_field();
+        // The reference may be in the slot above the arguments, or in a local: both stay as they are.
+        let first = self.arguments(ty.params().len());
+        let first = self.canonical(first);
+        let site = self.site();
+        let fields = [callee, first * 8, self.return_offset(4), self.func, site];
+        self.reserve_call(first, ty);
+        self.code.single(Single::CallRef, &fields);
+        self.arrived(None, ty.results());
+    }
+
     pub(super) fn return_call(&mut self, callee: u32) {
         let module = self.module;
         let params = module.func_type(callee).params();
@@ -560,6 +612,19 @@ impl<'t> Translator<'t> {
         let args = self.canonical(first) * 8;
         let fields = [table, args, self.return_offset(5), self.func, site, index * 8, ty, slots_of(params)];
         let at = self.code.single(Single::ReturnCallIndirect, &fields);
+        self.finish_tail_call(at, params);
+    }
+
+    pub(super) fn return_call_ref(&mut self, type_index: u32) {
+        let module = self.module;
+        let params = module.type_at(type_index).params();
+        let callee = self.slot_field();
+        let first = self.arguments(params.len());
+        let site = self.site();
+        self.code.close_block();
+        let args = self.canonical(first) * 8;
+        let fields = [callee, args, self.return_offset(4), self.func, site, slots_of(params)];
+        let at = self.code.single(Single::ReturnCallRef, &fields);
         self.finish_tail_call(at, params);
     }
 

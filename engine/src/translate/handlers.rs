@@ -92,7 +92,7 @@ mod tests {
                 region(50..60, None, Vec::new()),
                 region(60..60, Some(0), vec![clause(None, 103)]),
             ],
-            outside: vec![30..33],
+            outside: Vec::from([Range { start: 30, end: 33 }]),
             follows_results: false,
         };
         let check = |at, tag, target| assert_eq!(handlers.find(at, |t| t == tag).map(|c| c.clause.target), target, "{at} {tag}");

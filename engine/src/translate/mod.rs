@@ -3,7 +3,7 @@
 //! ```text
 //! operators ─► operator.rs (what each one does) ─► stack.rs (where values are) ─► code.rs (instructions)
 //!                    │ control.rs (labels, branches)      trace.rs (events, roles) ◄─ survey.rs, carried.rs (which)
-//!                    │ vector.rs (operators on vectors)
+//!                    │ vector.rs (operators on vectors), atomic.rs (atomic ones)
 //!                    │ exception.rs (what throws and catches) ─► handlers.rs (the table beside the code)
 //! ```
 //!
@@ -11,6 +11,7 @@
 //! slot of its height. Labels see canonical slots only: at function entry, loop headers and after calls the accumulator is empty
 //! and every live value is in a slot, which is what snapshots, mode switches and backtraces rely on.
 
+mod atomic;
 mod carried;
 mod code;
 mod control;
@@ -179,7 +180,7 @@ fn end_of(slots: &[u32]) -> u32 {
 }
 
 fn invalid(error: wasmparser::BinaryReaderError) -> Error {
-    Error::Invalid { message: error.message().to_string(), offset: error.offset() as usize }
+    Error::Invalid { message: error.message().to_string(), offset: error.offset() }
 }
 
 fn too_large(func: u32) -> Error {

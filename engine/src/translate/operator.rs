@@ -130,11 +130,15 @@ impl Translator<'_> {
             Operator::Br { relative_depth } => self.br(relative_depth),
             Operator::BrIf { relative_depth } => self.br_if(relative_depth),
             Operator::BrTable { ref targets } => self.br_table(targets),
+            Operator::BrOnNull { relative_depth } => self.br_on_null(relative_depth),
+            Operator::BrOnNonNull { relative_depth } => self.br_on_non_null(relative_depth),
             Operator::Return => self.return_(self.result_count()),
             Operator::Call { function_index } => self.call(function_index),
             Operator::CallIndirect { type_index, table_index } => self.call_indirect(type_index, table_index),
             Operator::ReturnCall { function_index } => self.return_call(function_index),
             Operator::ReturnCallIndirect { type_index, table_index } => self.return_call_indirect(type_index, table_index),
+            Operator::CallRef { type_index } => self.call_ref(type_index),
+            Operator::ReturnCallRef { type_index } => self.return_call_ref(type_index),
             Operator::Throw { tag_index } => self.throw(tag_index),
             Operator::ThrowRef => self.throw_ref(),
             Operator::Rethrow { relative_depth } => self.rethrow(relative_depth),
@@ -157,6 +161,10 @@ impl Translator<'_> {
             | Operator::F32ReinterpretI32
             | Operator::F64ReinterpretI64
             | Operator::I64ExtendI32U => self.same_bits(),
+            Operator::I64Add128 => self.wide(Single::Add128, 4),
+            Operator::I64Sub128 => self.wide(Single::Sub128, 4),
+            Operator::I64MulWideS => self.wide(Single::MulWideS, 2),
+            Operator::I64MulWideU => self.wide(Single::MulWideU, 2),
             _ => self.computed(op),
         }
     }
@@ -174,7 +182,7 @@ impl Translator<'_> {
         if let Some(op) = unary_of(op) {
             return self.unary(op);
         }
-        if !self.vector(op) {
+        if !self.vector(op) && !self.atomic(op) {
             self.rare(op);
         }
     }
@@ -234,6 +242,18 @@ impl Translator<'_> {
         self.push_result(at, false);
     }
 
+    /// An operator on slots whose two results go to the slots of their heights; it leaves the accumulator alone.
+    fn wide(&mut self, op: Single, operands: usize) {
+        let mut fields = [0; 5];
+        for field in fields[1..=operands].iter_mut().rev() {
+            *field = self.slot_field();
+        }
+        fields[0] = self.result_field();
+        self.code.single(op, &fields[..=operands]);
+        self.push(Value::new(Home::Canonical));
+        self.push(Value::new(Home::Canonical));
+    }
+
     /// An operator that leaves the slot's bits as they are. It is a use all the same, and its result is no local any more.
     fn same_bits(&mut self) {
         let Some(value) = self.values.last_mut() else { return };
@@ -279,17 +299,19 @@ impl Translator<'_> {
     }
 
     fn load(&mut self, kind: LoadKind, bytes: u32, integer: bool, memarg: &MemArg) {
-        let offset = memarg.offset as u32;
-        if memarg.memory != 0 {
+        let [offset, high] = halves(memarg.offset);
+        if memarg.memory != 0 || high != 0 {
             let addr = self.slot_field();
             let site = self.site() << 3;
-            return self.stored_result(Single::LoadOther, &[addr, offset, site, kind as u32, memarg.memory]);
+            return self.stored_result(Single::LoadOther, &[addr, offset, site, kind as u32, memarg.memory, high]);
         }
-        let (value, addr) = self.pop_operand(Width::W32);
+        let wide = self.module.memory_type(0).index64;
+        let (value, addr) = self.pop_address(wide);
         self.used(&value);
         self.free_acc();
         let site = self.site() << 3;
-        let opcode = isa::load(kind, addr).expect("every operand is an address shape");
+        let opcode = if wide { isa::load64(kind, addr) } else { isa::load(kind, addr) };
+        let opcode = opcode.expect("every operand is an address shape");
         let at = self.code.emit(opcode, &[self.result_field(), addr.field(), offset, site]);
         let chain = if integer { self.chain_from_load(at, bytes) } else { 0 };
         self.push_result(at, false);
@@ -299,30 +321,37 @@ impl Translator<'_> {
     }
 
     fn store(&mut self, kind: StoreKind, bytes: u32, width: Width, integer: bool, memarg: &MemArg) {
-        let offset = memarg.offset as u32;
-        if memarg.memory != 0 {
+        let [offset, high] = halves(memarg.offset);
+        if memarg.memory != 0 || high != 0 {
             let value = self.slot_field();
             let addr = self.slot_field();
             let site = self.site() << 3;
-            self.code.single(Single::StoreOther, &[addr, value, offset, site, bytes, memarg.memory]);
+            self.code.single(Single::StoreOther, &[addr, value, offset, site, bytes, memarg.memory, high]);
             return;
         }
+        let wide = self.module.memory_type(0).index64;
         let (value, b) = self.pop_operand(width);
         self.report_use(&value, self.values.len());
-        let (addr, a) = self.pop_operand(Width::W32);
+        let (addr, a) = self.pop_address(wide);
         self.used(&addr);
         let a = match (a, b) {
             (Operand::Imm(_), Operand::Imm(_)) => a,
             _ => self.distinct((addr, a), b),
         };
         let site = self.site() << 3;
-        let opcode = isa::store(kind, a, b).expect("every pair but two accumulators has a shape");
+        let opcode = if wide { isa::store64(kind, a, b) } else { isa::store(kind, a, b) };
+        let opcode = opcode.expect("every pair but two accumulators has a shape");
         let at = self.code.emit(opcode, &[a.field(), b.field(), offset, site]);
         if integer {
             self.chain_to_store(&value, at, bytes);
         } else {
             self.broke(value.chain);
         }
+    }
+
+    /// Pops an address operand of memory 0; those of 64 bits are never immediates.
+    fn pop_address(&mut self, wide: bool) -> (Value, Operand) {
+        if wide { self.pop_place() } else { self.pop_operand(Width::W32) }
     }
 
     fn rare(&mut self, op: &Operator<'_>) {
@@ -332,11 +361,16 @@ impl Translator<'_> {
                 let value = self.slot_field();
                 self.stored_result(Single::RefIsNull, &[value]);
             }
+            Operator::RefAsNonNull => {
+                let value = self.slot_field();
+                self.stored_result(Single::RefAsNonNull, &[value]);
+            }
             Operator::RefFunc { function_index } => self.stored_result(Single::RefFunc, &[function_index]),
             Operator::MemorySize { mem } => self.stored_result(Single::MemorySize, &[mem, site]),
             Operator::MemoryGrow { mem } => {
                 let delta = self.slot_field();
-                self.stored_result(Single::MemoryGrow, &[delta, mem, site]);
+                let failure = failure_high(self.module.memory_type(mem).index64);
+                self.stored_result(Single::MemoryGrow, &[delta, mem, site, failure]);
             }
             Operator::TableGet { table } => {
                 let index = self.slot_field();
@@ -346,7 +380,8 @@ impl Translator<'_> {
             Operator::TableGrow { table } => {
                 let delta = self.slot_field();
                 let init = self.slot_field();
-                self.stored_result(Single::TableGrow, &[init, delta, table, site]);
+                let failure = failure_high(self.module.table_type(table).index64);
+                self.stored_result(Single::TableGrow, &[init, delta, table, site, failure]);
             }
             Operator::TableSet { table } => {
                 let value = self.slot_field();
@@ -376,6 +411,16 @@ impl Translator<'_> {
         };
         self.code.single(op, &[a, b, c, rest[0], rest[1], rest[2]]);
     }
+}
+
+/// A 64-bit offset as two fields, the lower half first.
+pub(super) fn halves(offset: u64) -> [u32; 2] {
+    [offset as u32, (offset >> 32) as u32]
+}
+
+/// The upper half of the -1 that tells of a failed growth.
+fn failure_high(index64: bool) -> u32 {
+    if index64 { u32::MAX } else { 0 }
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ impl Survey {
             let (operator, offset) = item?;
             let (ty, callee) = match &operator {
                 Operator::Call { function_index } => (module.func_type(*function_index), Some(*function_index)),
-                Operator::CallIndirect { type_index, .. } => (module.type_at(*type_index), None),
+                Operator::CallIndirect { type_index, .. } | Operator::CallRef { type_index } => (module.type_at(*type_index), None),
                 _ => continue,
             };
             if !ty.results().is_empty() && self.is_unit_call(callee, offset as u32) {

@@ -302,6 +302,17 @@ impl Translator<'_> {
         self.tracing.as_mut().map_or(0, |t| t.open_chain(Source::Load { at, bytes }))
     }
 
+    /// A chain of the value that the read-modify-write at `at` read, which has written already: it holds as long as nobody uses the value.
+    pub(super) fn ended_chain(&mut self, at: Pos, bytes: u32, family: Rmw) -> u32 {
+        let Some(tracing) = &mut self.tracing else { return 0 };
+        let number = tracing.open_chain(Source::Load { at, bytes });
+        let chain = tracing.chain(number);
+        (chain.family, chain.store) = (family, Some(at));
+        let site = self.code.field(at, 3) & !7;
+        self.code.set_field(at, 3, site | family as u32);
+        number
+    }
+
     /// A store of this value: its role, if the value's chain can end here.
     pub(super) fn chain_to_store(&mut self, value: &Value, store: Pos, bytes: u32) {
         let mut number = value.chain;

@@ -5,6 +5,7 @@
 use wasmparser::{MemArg, Operator};
 
 use super::Translator;
+use super::operator::halves;
 use super::stack::Width;
 use crate::isa::vector::{
     self as isa, Extract, FrameStore, LaneLoad, Replace, VectorBinary, VectorLoad, VectorShift, VectorSplat, VectorTernary, VectorTest,
@@ -233,12 +234,17 @@ impl Translator<'_> {
         self.vector_result(isa::replace(op, value), &[a, value.field(), u32::from(lane) * lane_bytes]);
     }
 
+    /// Whether an access goes to another memory than the first, or to one with 64-bit addresses.
+    fn is_other(&self, memarg: &MemArg) -> bool {
+        memarg.memory != 0 || self.module.memory_type(0).index64
+    }
+
     fn vector_load(&mut self, kind: VectorLoad, memarg: &MemArg) {
-        let offset = memarg.offset as u32;
-        if memarg.memory != 0 {
+        let [offset, high] = halves(memarg.offset);
+        if self.is_other(memarg) {
             let addr = self.slot_field();
             let site = self.site() << 3;
-            let fields = [self.result_field(), addr, offset, site, kind as u32, memarg.memory];
+            let fields = [self.result_field(), addr, offset, site, kind as u32, memarg.memory, high];
             let at = self.code.single(Single::VectorLoadOther, &fields);
             return self.push_vector(at);
         }
@@ -248,12 +254,12 @@ impl Translator<'_> {
     }
 
     fn lane_load(&mut self, kind: LaneLoad, lane: u8, bytes: u32, memarg: &MemArg) {
-        let (offset, lane) = (memarg.offset as u32, u32::from(lane) * bytes);
+        let ([offset, high], lane) = (halves(memarg.offset), u32::from(lane) * bytes);
         let a = self.slot_field();
-        if memarg.memory != 0 {
+        if self.is_other(memarg) {
             let addr = self.slot_field();
             let site = self.site() << 3;
-            let fields = [self.result_field(), addr, offset, site, a, lane, bytes, memarg.memory];
+            let fields = [self.result_field(), addr, offset, site, a, lane, bytes, memarg.memory, high];
             let at = self.code.single(Single::LaneLoadOther, &fields);
             return self.push_vector(at);
         }
@@ -263,12 +269,12 @@ impl Translator<'_> {
     }
 
     fn frame_store(&mut self, kind: FrameStore, lane: u8, bytes: u32, memarg: &MemArg) {
-        let offset = memarg.offset as u32;
+        let [offset, high] = halves(memarg.offset);
         let from = self.slot_field() + u32::from(lane) * bytes;
-        if memarg.memory != 0 {
+        if self.is_other(memarg) {
             let addr = self.slot_field();
             let site = self.site() << 3;
-            self.code.single(Single::FrameStoreOther, &[addr, from, offset, site, bytes, memarg.memory]);
+            self.code.single(Single::FrameStoreOther, &[addr, from, offset, site, bytes, memarg.memory, high]);
             return;
         }
         let addr = self.scalar(Width::W32);

@@ -4,11 +4,14 @@
 //! where it can be logged. So every memory is exported once more under a name that no program has, and the start section
 //! becomes an export. Code, indices and behaviour stay as they are; recordings hold the original module, and that is what a
 //! replay runs.
+//!
+//! Wasmtime gives no host safe access to a shared memory, so that shared memories become ordinary ones. One agent can tell only by
+//! waiting, which traps there: such a run is no recording (see `log.rs`).
 
 use std::collections::HashMap;
 
 use wasm_encoder::{ExportKind, ExportSection, Module, RawSection, SectionId};
-use wasmparser::{ExternalKind, Parser, Payload, TypeRef};
+use wasmparser::{BinaryReader, ExternalKind, Parser, Payload, TypeRef};
 
 /// No toolchain writes names that begin with a zero byte.
 const PREFIX: &str = "\0worksp ";
@@ -40,11 +43,16 @@ pub(crate) struct Exposed {
     pub memory_count: u32,
     /// The start function.
     pub start: Option<u32>,
+    /// Whether a shared memory became an ordinary one.
+    pub unshared: bool,
 }
 
 /// Prepares a module.
 pub(crate) fn expose(module: &[u8]) -> Result<Exposed, wasmparser::BinaryReaderError> {
+    let unshared = unshare(module)?;
     let mut exposed = scan(module)?;
+    exposed.unshared = unshared != module;
+    let module = &unshared;
     let mut out = Module::new();
     let mut exports = ExportSection::new();
     let mut exports_written = false;
@@ -91,6 +99,7 @@ pub(crate) fn expose(module: &[u8]) -> Result<Exposed, wasmparser::BinaryReaderE
 
 /// The module's types and imports and nothing else: Wasmtime compiles that at once and tells what is imported.
 pub(crate) fn imports_only(module: &[u8]) -> Result<Vec<u8>, wasmparser::BinaryReaderError> {
+    let module = &unshare(module)?;
     let mut out = Module::new();
     for payload in Parser::new(0).parse_all(module) {
         if let Some((id, range)) = payload?.as_section()
@@ -100,6 +109,41 @@ pub(crate) fn imports_only(module: &[u8]) -> Result<Vec<u8>, wasmparser::BinaryR
         }
     }
     Ok(out.finish())
+}
+
+/// The module with its shared memories made ordinary ones.
+fn unshare(module: &[u8]) -> Result<Vec<u8>, wasmparser::BinaryReaderError> {
+    /// In the byte that a memory's type begins with.
+    const SHARED: u8 = 2;
+    let mut out = module.to_vec();
+    for payload in Parser::new(0).parse_all(module) {
+        match payload? {
+            Payload::ImportSection(section) => {
+                for item in section.into_imports_with_offsets() {
+                    let (offset, import) = item?;
+                    if let TypeRef::Memory(ty) = import.ty
+                        && ty.shared
+                    {
+                        // Behind two names and the kind.
+                        let mut names = BinaryReader::new(&module[offset..], offset);
+                        names.skip_string()?;
+                        names.skip_string()?;
+                        out[names.original_position() + 1] &= !SHARED;
+                    }
+                }
+            }
+            Payload::MemorySection(section) => {
+                for item in section.into_iter_with_offsets() {
+                    let (offset, ty) = item?;
+                    if ty.shared {
+                        out[offset] &= !SHARED;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(out)
 }
 
 fn scan(module: &[u8]) -> Result<Exposed, wasmparser::BinaryReaderError> {
@@ -147,6 +191,22 @@ fn export_kind(kind: ExternalKind) -> ExportKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_memories_become_ordinary_ones() {
+        let text = |shared: &str| {
+            format!(
+                r#"(module (import "a" "m" (memory 1 200 {shared})) (import "" "" (memory i64 1 2 {shared})) (import "a" "f" (func))
+                    (memory 300 300 {shared}) (memory 3) (func (export "g")))"#
+            )
+        };
+        let bytes = |shared| wat::parse_str(text(shared)).unwrap();
+        assert_eq!(unshare(&bytes("shared")).unwrap(), bytes(""));
+        assert_eq!(unshare(&bytes("")).unwrap(), bytes(""));
+        assert_eq!(imports_only(&bytes("shared")).unwrap(), imports_only(&bytes("")).unwrap());
+        let (shared, ordinary) = (expose(&bytes("shared")).unwrap(), expose(&bytes("")).unwrap());
+        assert_eq!((&shared.bytes, shared.unshared, ordinary.unshared), (&ordinary.bytes, true, false));
+    }
 
     fn exports(module: &[u8]) -> Vec<String> {
         let mut names = Vec::new();

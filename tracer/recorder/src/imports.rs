@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wasmtime::{Engine, ExternType, Func, Global, Memory, MemoryType, Module, Ref, Store, Table, ValType};
+use wasmtime::{Engine, ExternType, Func, Global, Memory, MemoryType, MemoryTypeBuilder, Module, Ref, Store, Table, ValType};
 use worksp_host::wasi::{self, Ty, WasiFunction};
 use worksp_tracer::recording::{Contents, Effect, Import, ImportType, Initial, ValueType};
 
@@ -135,8 +135,9 @@ impl Imports {
                     let make = make_func(provider.clone(), funcs - 1, value_types(ty.results())?, exposed.clone());
                     Func::new(&mut *store, ty, make).into()
                 }
-                (ExternType::Memory(_), ImportType::Memory { pages, pages_max }) => {
-                    let memory = Memory::new(&mut *store, memory_type(*pages, *pages_max)?).map_err(failed)?;
+                (ExternType::Memory(ty), ImportType::Memory { pages, pages_max }) => {
+                    let ty = memory_type(&ty, *pages, *pages_max).map_err(failed)?;
+                    let memory = Memory::new(&mut *store, ty).map_err(failed)?;
                     if let Provider::Provided(Provided::Memory(HostMemory { contents, .. })) = provider {
                         memory.write(&mut *store, 0, contents).map_err(|error| failed(error.into()))?;
                     }
@@ -145,7 +146,11 @@ impl Imports {
                 (ExternType::Table(ty), ImportType::Table { elements, elements_max, .. }) => {
                     let null = Ref::null(ty.element().heap_type());
                     let size = |elements: u64| u32::try_from(elements).unwrap_or(u32::MAX);
-                    let ty = wasmtime::TableType::new(ty.element().clone(), size(*elements), elements_max.map(size));
+                    let element = ty.element().clone();
+                    let ty = match ty.is_64() {
+                        true => wasmtime::TableType::new64(element, *elements, *elements_max),
+                        false => wasmtime::TableType::new(element, size(*elements), elements_max.map(size)),
+                    };
                     Table::new(&mut *store, ty, null).map_err(failed)?.into()
                 }
                 (ExternType::Global(ty), _) => {
@@ -180,7 +185,7 @@ fn check(provider: &Provider, wanted: &ExternType) -> Result<Option<String>, Err
         }
         (Provider::Provided(Provided::Memory(memory)), ExternType::Memory(ty)) => {
             let fits = memory.pages >= ty.minimum() && ty.maximum().is_none_or(|max| memory.pages_max.is_some_and(|has| has <= max));
-            let fits = fits && memory.contents.len() as u64 <= memory.pages * 65536;
+            let fits = fits && memory.contents.len() as u64 <= memory.pages.saturating_mul(ty.page_size());
             (!fits).then(|| format!("memory of {} pages, at most {:?}", memory.pages, memory.pages_max))
         }
         (Provider::Provided(Provided::Table(table)), ExternType::Table(ty)) => {
@@ -259,15 +264,10 @@ fn stub_provider(stub: &Stub, ty: &ExternType) -> Result<Provider, Error> {
     }
 }
 
-fn memory_type(pages: u64, pages_max: Option<u64>) -> Result<MemoryType, Error> {
-    let small = |pages: u64| u32::try_from(pages);
-    match (small(pages), pages_max.map(small).transpose()) {
-        (Ok(pages), Ok(pages_max)) => Ok(MemoryType::new(pages, pages_max)),
-        _ => Err(Error::Unsupported {
-            what: format!("an imported memory of {pages} pages"),
-            reason: "memories beyond 4 GiB are not supported yet".to_string(),
-        }),
-    }
+/// A memory of this size that can be imported as one of type `ty`.
+fn memory_type(ty: &MemoryType, pages: u64, pages_max: Option<u64>) -> wasmtime::Result<MemoryType> {
+    let mut builder = MemoryTypeBuilder::default();
+    builder.memory64(ty.is_64()).page_size_log2(ty.page_size_log2()).min(pages).max(pages_max).build()
 }
 
 fn unsupported(ty: &ExternType) -> Error {
@@ -291,11 +291,14 @@ pub(crate) fn engine() -> Result<Engine, Error> {
     config.cranelift_nan_canonicalization(true).relaxed_simd_deterministic(true);
     config.wasm_simd(true).wasm_relaxed_simd(true);
     config.wasm_tail_call(true).wasm_multi_memory(true).wasm_extended_const(true).wasm_exceptions(true);
+    config.wasm_wide_arithmetic(true).wasm_custom_page_sizes(true).wasm_memory64(true);
+    config.wasm_threads(true).wasm_function_references(true);
     Engine::new(&config).map_err(|error| Error::Wasmtime(format!("{error:#}")))
 }
 
 /// The proposals beyond WebAssembly 1.0 that [`engine`] switches on and programs use.
 pub(crate) const FEATURES: &[&str] = &[
     "mutable-globals", "sign-extension", "saturating-float-to-int", "bulk-memory", "multi-value", "reference-types", "simd",
-    "relaxed-simd", "tail-call", "extended-const", "multi-memory", "exceptions",
+    "relaxed-simd", "tail-call", "extended-const", "multi-memory", "exceptions", "wide-arithmetic", "custom-page-sizes",
+    "memory64", "threads", "function-references",
 ];

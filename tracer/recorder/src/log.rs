@@ -29,11 +29,13 @@ pub(crate) struct Log {
     writer: Option<RecordingWriter>,
     /// The first failure of the recorder itself; everything stops then.
     failure: Option<Error>,
+    /// Whether the program has shared memories that are none here, so that waiting is another thing.
+    unshared: bool,
 }
 
 impl Log {
-    pub(crate) fn new(writer: Option<RecordingWriter>) -> Log {
-        Log { writer, failure: None }
+    pub(crate) fn new(writer: Option<RecordingWriter>, unshared: bool) -> Log {
+        Log { writer, failure: None, unshared }
     }
 
     /// Whether events are kept; nobody needs to make one otherwise.
@@ -57,6 +59,17 @@ impl Log {
 
     pub(crate) fn failure(&mut self) -> Result<(), Error> {
         self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// What an error that ended a call means, unless it only means that the program waits.
+    fn end_of(&self, error: &wasmtime::Error) -> Result<End, Error> {
+        if self.unshared && error.downcast_ref::<Trap>() == Some(&Trap::AtomicWaitNonSharedMemory) {
+            return Err(Error::Unsupported {
+                what: "memory.atomic.wait32 and wait64".to_string(),
+                reason: "a program that waits for another thread cannot be recorded: one thread runs".to_string(),
+            });
+        }
+        end_of(error)
     }
 
     pub(crate) fn into_writer(self) -> Option<RecordingWriter> {
@@ -151,7 +164,7 @@ pub(crate) fn enter(
             let values = results.iter().map(Value::from_wasmtime).collect::<Result<Vec<_>, _>>();
             (End::Returned(bits(&values.map_err(|error| log.fail(error))?)), None)
         }
-        Err(error) => (end_of(&error).map_err(|error| log.fail(error))?, Some(format!("{error:?}"))),
+        Err(error) => (log.end_of(&error).map_err(|error| log.fail(error))?, Some(format!("{error:?}"))),
     };
     if log.failure.is_some() {
         return Err(Stop::Failed);
@@ -164,10 +177,7 @@ pub(crate) fn enter(
 
 /// Takes what was thrown and nobody caught out of Wasmtime's hands, so that it is thrown on only by who says so.
 fn keep_exception(context: &mut StoreContextMut<'_, State>) -> Result<(), Stop> {
-    let thrown = match context.take_pending_exception() {
-        Some(exception) => Some(exception.to_owned_rooted(&mut *context)),
-        None => None,
-    };
+    let thrown = context.take_pending_exception().map(|exception| exception.to_owned_rooted(&mut *context));
     let state = context.data_mut();
     state.thrown = thrown.transpose().map_err(|error| state.log.fail(Error::Wasmtime(format!("{error:#}"))))?;
     Ok(())

@@ -171,7 +171,7 @@ impl Recorder {
         let compile = compiling.elapsed();
         let state = State {
             wasi,
-            log: Log::new(writer),
+            log: Log::new(writer, exposed.unshared),
             limits: Limits {
                 memory_bytes_max: self.options.memory_bytes_max,
                 table_elements_max: self.options.table_elements_max,

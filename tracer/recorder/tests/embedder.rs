@@ -136,6 +136,10 @@ fn every_trap_is_replayed() {
     check("(call $deep)", TrapCode::StackOverflow);
     check("(throw $e (i64.const 3))", TrapCode::Exception);
     check("(throw_ref (ref.null exn))", TrapCode::Other);
+    check("(call_ref $t (ref.null $t)) (drop)", TrapCode::Other);
+    check("(drop (ref.as_non_null (ref.null func)))", TrapCode::Other);
+    check("(drop (i32.atomic.load (i32.const 2)))", TrapCode::Other);
+    check("(drop (memory.atomic.wait32 (i32.const 0) (i32.const 1) (i64.const 0)))", TrapCode::Other);
 }
 
 #[test]
@@ -398,6 +402,67 @@ fn exceptions_pass_through_host_functions() {
     assert_eq!(done.events().iter().filter(|event| thrown(event)).count(), 1);
     let done = run("3");
     assert!(matches!(&done.summary.exit, Exit::Trapped { code: TrapCode::Exception, message } if message == "uncaught exception"));
+}
+
+#[test]
+fn newer_features_run_here_and_there() {
+    let text = r#"(module (import "env" "m" (memory i64 1 3)) (import "env" "t" (table $t i64 2 funcref))
+        (import "env" "bytes" (memory 10 20 (pagesize 1)))
+        (import "env" "work" (func $work (param i64) (result i64)))
+        (type $f (func (param i64) (result i64))) (elem declare func $work $twice)
+        (table $typed 2 (ref $f) (ref.func $twice))
+        (func $twice (type $f) (i64.mul (local.get 0) (i64.const 2)))
+        (func (export "run") (result i64 i64) (local $f (ref $f))
+            (local.set $f (ref.func $work))
+            (table.set $t (i64.const 1) (ref.func $twice))
+            (i64.store (memory.grow (i64.const 1)) (call_ref $f (i64.const 70000) (local.get $f)))
+            (drop (i64.atomic.rmw.add (i64.const 8) (i64.const 5)))
+            (i64.store 1 (i32.const 1) (i64.extend_i32_u (memory.grow 1 (i32.const 1))))
+            (i64.add128 (i64.load (i64.const 1)) (i64.atomic.load (i64.const 8)) (i64.const -1)
+                (call_indirect $t (type $f) (i64.load 1 (i32.const 1)) (i64.const 1)))))"#;
+    let mut case = invoke(text, "run", &[]).func("work", &[ValueType::I64], &[ValueType::I64], |guest, args| {
+        let Value::I64(at) = args[0] else { panic!("checked") };
+        assert_eq!((guest.memory_bytes(0), guest.memory_bytes(1)), (2 * 65536, 10));
+        guest.write(0, at as u64, b"abc")?;
+        guest.write(1, 9, b"x")?;
+        assert_eq!(guest.memory_grow(1, 3)?, Some(10));
+        Ok(vec![Value::I64(1 << 40)])
+    });
+    case.recorder.memory("env", "m", HostMemory { pages: 1, pages_max: Some(3), contents: vec![7, 0, 1] });
+    case.recorder.memory("env", "bytes", HostMemory { pages: 10, pages_max: Some(20), contents: vec![1; 10] });
+    case.recorder.table("env", "t", HostTable { element: ValueType::FuncRef, elements: 2, elements_max: None });
+    let done = case.run();
+    assert_eq!(done.outcome().memories.iter().map(|m| m.bytes).collect::<Vec<_>>(), [2 * 65536, 14]);
+    let Value::I64(low) = done.summary.results[0] else { panic!("{:?}", done.summary.results) };
+    assert_eq!(low as u64, (1u64 << 40 | 5 << 56) - 1, "{:?}", done.summary.results);
+}
+
+#[test]
+fn shared_memories_are_recorded_unless_the_program_waits() {
+    let text = |body: &str| {
+        format!(
+            r#"(module (import "env" "work" (func $work)) (import "env" "m" (memory 1 3 shared)) (memory (export "own") 1 1 shared)
+                (func (export "run") (result i32)
+                    (drop (i32.atomic.rmw.add (i32.const 8) (i32.const 5))) (call $work)
+                    (drop (memory.grow (i32.const 1))) (drop (memory.atomic.notify (i32.const 8) (i32.const 1)))
+                    {body} (i32.atomic.load 1 (i32.const 4))))"#
+        )
+    };
+    let make = |body: &str| {
+        let mut case = invoke(&text(body), "run", &[]).func("work", &[], &[], |guest, _| {
+            assert_eq!(guest.read(0, 8, 1)?, [5]);
+            guest.write(1, 4, &[77]).map(|()| vec![])
+        });
+        case.recorder.memory("env", "m", HostMemory { pages: 1, pages_max: Some(3), contents: vec![] });
+        case
+    };
+    let done = make("").run();
+    assert_eq!(done.summary.results, [Value::I32(77)]);
+    assert_eq!(done.outcome().memories.iter().map(|m| m.bytes).collect::<Vec<_>>(), [2 * 65536, 65536]);
+    // Even where it would not have waited: there it traps.
+    let case = make("(drop (memory.atomic.wait32 (i32.const 8) (i32.const 1) (i64.const 0)))");
+    let error = case.recorder.record(&case.dir.path().join("x.wspr")).unwrap_err().to_string();
+    assert!(error.contains("memory.atomic.wait32") && error.contains("cannot be recorded"), "{error}");
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn modules_that_cannot_be_run_are_refused_by_name() {
     check(b"\0asm\x01\0\0\0\x01", "");
     check(b"", "");
     check(b"(module (func", "");
-    check(b"(module (memory 1 1 shared))", "threads");
+    check(b"(module (type (struct)))", "garbage-collected types");
     check(b"\xff\xfe\x00", "");
 }
 

@@ -25,13 +25,17 @@ pub(super) fn make_imports(store: &mut Store, module: &Module, recording: &Recor
                 Extern::Func(store.host_func(ty.clone(), funcs - 1))
             }
             (ImportType::Memory { pages, pages_max }, Some(Contents::Memory(bytes))) => {
-                let memory = store.new_memory(MemoryType { min: *pages, max: *pages_max })?;
+                // A recording says how large it was; the rest of its type is the module's.
+                let ExternType::Memory(ty) = wanted.ty else { return Err(mismatch()) };
+                let memory = store.new_memory(MemoryType { min: *pages, max: *pages_max, ..ty })?;
                 store.memory_mut(memory).get_mut(..bytes.len()).ok_or_else(mismatch)?.copy_from_slice(bytes);
                 Extern::Memory(memory)
             }
             (ImportType::Table { element, elements, elements_max }, Some(Contents::Table(values))) => {
                 let element = val_type(*element);
-                let table = store.new_table(TableType { element, min: *elements, max: *elements_max }, Val::zero(element))?;
+                let ExternType::Table(ty) = wanted.ty else { return Err(mismatch()) };
+                let ty = TableType { element, min: *elements, max: *elements_max, ..ty };
+                let table = store.new_table(ty, Val::zero(element))?;
                 for (index, value) in values.iter().enumerate() {
                     store.table_set(table, index as u64, value_of(element, *value))?;
                 }
