@@ -35,8 +35,12 @@ impl Default for Limits {
 /// error that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Count work while running (and stop when a fuel limit is reached). Traced runs always count.
+    /// Count work while running, and suspend when a limit of fuel is reached, on request of an [`Interrupt`](crate::Interrupt), or past a
+    /// deadline. Traced runs always count.
     pub fuel: bool,
+    /// Make every operator a block of its own, so that a run that counts work can stop before any of them (see
+    /// [`Store::set_stepping`](crate::Store::set_stepping)). Code becomes several times slower.
+    pub single_step: bool,
     /// Bounds on memories, tables, the stack and exceptions.
     pub limits: Limits,
     /// Replace every NaN that an operator computes by the canonical one, as recording and replay need.
@@ -56,6 +60,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             fuel: false,
+            single_step: false,
             limits: Limits::default(),
             canonicalize_nans: false,
             simd: true,

@@ -22,7 +22,7 @@ mod value;
 
 pub use config::{Config, Engine, Limits};
 pub use error::{Error, InstantiateError};
-pub use execute::{HostCall, Step};
+pub use execute::{HostCall, Interrupt, Step, Suspension};
 pub use linker::{CallError, Caller, HostError, Linker};
 pub use memory::PAGE_BYTES;
 pub use module::{Export, ExportItem, Import, Module};

@@ -203,7 +203,8 @@ impl Linker {
     /// Calls a function and runs to the end, serving the host calls that it makes.
     ///
     /// # Errors
-    /// When the program traps or exits, or the arguments do not fit the function's type.
+    /// When the program traps or exits, or the arguments do not fit the function's type. A run that is suspended between two operators
+    /// ends here with a trap; use [`Linker::advance`] to let it go on.
     pub fn call<P: Probe>(
         &self,
         store: &mut Store,
@@ -211,24 +212,32 @@ impl Linker {
         func: FuncId,
         args: &[Val],
     ) -> Result<Vec<Val>, CallError> {
-        let mut step = store.start(probe, func, args)?;
-        loop {
-            match step {
-                Step::Returned(results) => return Ok(results),
-                Step::Trapped(trap) => return Err(trap.into()),
-                Step::HostCall(call) => match self.serve(store, probe, &call) {
-                    Ok(results) => step = store.resume(probe, &results)?,
-                    // An exception passes through the host function, and may be caught further out.
-                    Err(HostError::Trap(trap)) if let Some(exception) = trap.exception() => {
-                        step = store.throw(probe, exception)?;
-                    }
-                    Err(error) => {
-                        store.unwind(probe);
-                        return Err(error);
-                    }
-                },
-            }
+        let step = store.start(probe, func, args)?;
+        match self.advance(store, probe, step)? {
+            Step::Returned(results) => Ok(results),
+            Step::Trapped(trap) => Err(trap.into()),
+            Step::Suspended(_) => Err(store.abandon(probe).expect("it was suspended just now").into()),
+            Step::HostCall(_) => unreachable!("host calls were served"),
         }
+    }
+
+    /// Serves the host calls of a run from this step on, until it returns, traps or is suspended between two operators: that step.
+    ///
+    /// # Errors
+    /// When a host function fails; the run has ended then.
+    pub fn advance<P: Probe>(&self, store: &mut Store, probe: &mut P, mut step: Step) -> Result<Step, CallError> {
+        while let Step::HostCall(call) = &step {
+            step = match self.serve(store, probe, call) {
+                Ok(results) => store.resume(probe, &results)?,
+                // An exception passes through the host function, and may be caught further out.
+                Err(HostError::Trap(trap)) if let Some(exception) = trap.exception() => store.throw(probe, exception)?,
+                Err(error) => {
+                    store.unwind(probe);
+                    return Err(error);
+                }
+            };
+        }
+        Ok(step)
     }
 
     fn serve<P: Probe>(&self, store: &mut Store, probe: &mut P, call: &HostCall) -> Result<Vec<Val>, HostError> {

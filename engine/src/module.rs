@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
+use wasmparser::{BinaryReader, FunctionBody};
 
 use crate::config::Engine;
 use crate::error::Error;
@@ -295,6 +296,15 @@ impl Module {
         let after = self.inner.bodies.partition_point(|body| body.end <= offset);
         let found = self.inner.bodies.get(after).is_some_and(|body| body.contains(&offset));
         found.then(|| self.inner.imported.funcs + after as u32)
+    }
+
+    /// The operators of a function in order, each with its module offset and its name in the text format, `i32.add` for example;
+    /// none for an imported function.
+    pub fn operators(&self, func: u32) -> impl Iterator<Item = (usize, String)> + '_ {
+        let body = self.func_body(func).map(|body| FunctionBody::new(BinaryReader::new(&self.inner.bytes[body.clone()], body.start)));
+        let operators = body.and_then(|body| body.get_operators_reader().ok());
+        let operators = operators.into_iter().flat_map(|operators| operators.into_iter_with_offsets().map_while(Result::ok));
+        operators.map(|(operator, offset)| (offset, features::operator_name(&operator)))
     }
 
     /// A function's name: from the name section, else its import's or first export's, else `func[N]`.

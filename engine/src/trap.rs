@@ -43,6 +43,9 @@ pub enum TrapKind {
     /// The fuel limit was reached.
     #[error("all fuel consumed")]
     OutOfFuel,
+    /// Somebody outside ended the run.
+    #[error("interrupted")]
+    Interrupted,
     /// `throw_ref` of a null reference.
     #[error("null exception reference")]
     NullException,

@@ -198,7 +198,7 @@ handlers! {
         slot!(sp, field!(ip, 0)) = raw;
         next!(cx, ip.add(16), sp, mem, raw)
     }
-    /// `amount`: takes the fuel of the operators up to the next charge.
+    /// `amount caller`: takes the fuel of the operators up to the next charge.
     charge(cx, ip, sp, mem, acc) {
         let left = cx.fuel - i64::from(field!(ip, 0));
         if left < 0 {

@@ -40,6 +40,7 @@ pub(super) struct Taken {
 pub(super) struct Emitter {
     words: Vec<u64>,
     headers: Vec<Pos>,
+    func: u32,
     counted: bool,
     places: Option<Vec<(Place, u32)>>,
     /// Module offset of the current operator.
@@ -52,10 +53,11 @@ pub(super) struct Emitter {
 }
 
 impl Emitter {
-    pub(super) fn new(counted: bool, mapped: bool) -> Emitter {
+    pub(super) fn new(func: u32, counted: bool, mapped: bool) -> Emitter {
         Emitter {
             words: Vec::new(),
             headers: Vec::new(),
+            func,
             counted,
             places: mapped.then(Vec::new),
             offset: 0,
@@ -149,7 +151,7 @@ impl Emitter {
         if self.counted {
             if self.charge.is_none() {
                 self.count = 0;
-                let at = self.single(Single::Charge, &[0]);
+                let at = self.single(Single::Charge, &[0, self.func]);
                 self.charge = Some(at);
             }
             self.count += 1;

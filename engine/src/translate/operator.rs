@@ -101,7 +101,15 @@ impl Translator<'_> {
         self.code.offset = offset;
         self.begin_site();
         if self.reachable && !is_marker(op) {
+            if self.single_step {
+                self.flush();
+                self.code.close_block();
+            }
             self.code.count_operator();
+            if self.operators {
+                let site = self.site();
+                self.code.single(Single::Operator, &[site]);
+            }
         }
         match op {
             Operator::Block { blockty } => self.block(*blockty),
