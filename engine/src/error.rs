@@ -106,6 +106,10 @@ pub enum Error {
     /// `resume` or `unwind` without a pending host call, or another call out of turn.
     #[error("{0}")]
     OutOfTurn(&'static str),
+    /// A suspended run cannot go on as asked: it waits where only its own kind of probe can go on, or it was restored and is no state
+    /// that a run can be in.
+    #[error("the suspended run cannot go on: {0}")]
+    Suspended(&'static str),
     /// A write to a constant global, or of a value of another type into a global or a table.
     #[error("{0}")]
     BadWrite(String),

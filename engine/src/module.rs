@@ -83,6 +83,7 @@ pub(crate) struct ModuleInner {
     pub(crate) bodies: Vec<Range<usize>>,
     pub(crate) custom_sections: Vec<(String, Range<usize>)>,
     names: OnceLock<Names>,
+    hash: OnceLock<[u8; 32]>,
 }
 
 /// How many functions, tables, memories, globals and tags are imported.
@@ -191,6 +192,11 @@ impl Module {
             Ok(text) if is_text => Module::from_text(engine, text),
             _ => Module::new(engine, contents),
         }
+    }
+
+    /// BLAKE3 of the module's bytes.
+    pub(crate) fn hash(&self) -> [u8; 32] {
+        *self.inner.hash.get_or_init(|| *blake3::hash(&self.inner.bytes).as_bytes())
     }
 
     /// The engine that the module was made for.

@@ -2,6 +2,7 @@
 
 mod access;
 mod exceptions;
+mod image;
 mod instantiate;
 
 use std::ptr::NonNull;
@@ -12,6 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::config::Engine;
 use crate::memory::Memory;
 use exceptions::Exceptions;
+pub use image::SnapshotError;
 use crate::module::Module;
 use crate::table::Table;
 use crate::value::{FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, TableId, TagId};
@@ -128,6 +130,16 @@ impl TypeTable {
         self.types.push(ty.clone());
         self.ids.insert(ty.clone(), id);
         id
+    }
+
+    /// All types, in the order of their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &FuncType> {
+        self.types.iter()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.types.len()
     }
 
     /// The type behind a number.

@@ -19,6 +19,7 @@ mod exception;
 mod fuel;
 mod hooks;
 mod memory;
+mod position;
 mod suspend;
 mod table;
 mod vector;
@@ -42,7 +43,8 @@ use crate::value::{FuncId, InstanceId, Val, slots_of};
 use cx::{BARRIER, Cx, DONE, Entry, Frame, HOST, Handler, HostExit, Ip, Regs, Sp, TRANSLATE, TRAP};
 use fuel::{Bounds, UNLIMITED};
 pub use fuel::{Interrupt, Suspension};
-use suspend::{Pause, Pending, Stop};
+pub(crate) use position::{Halt, Level, Waiting};
+use suspend::{Pause, Pending, Placed, Stop};
 
 /// How far a run got.
 #[derive(Clone, PartialEq, Debug)]
@@ -101,6 +103,7 @@ unsafe impl Send for Stack {}
 unsafe impl Sync for Stack {}
 
 /// An entry of the guest by the host.
+#[derive(Clone, Copy)]
 struct HostEntry {
     /// Index of the barrier frame.
     barrier: usize,
@@ -110,19 +113,22 @@ struct HostEntry {
 }
 
 /// One instance's code for one probe type.
+#[derive(Clone)]
 struct CodeSet {
     instance: u32,
     key: ProbeKey,
     shape: Shape,
     entries: Box<[Entry]>,
-    bodies: Vec<Option<Box<[u64]>>>,
+    /// Shared with forks, like all code.
+    bodies: Vec<Option<Arc<[u64]>>>,
     /// What catches exceptions, by function.
-    handlers: FxHashMap<u32, Handlers>,
+    handlers: FxHashMap<u32, Arc<Handlers>>,
     /// For each function: a `Translate` header and the function's index.
-    stubs: Box<[[u64; 2]]>,
+    stubs: Arc<[[u64; 2]]>,
 }
 
 /// The handlers for one probe type.
+#[derive(Clone)]
 struct ProbeTable {
     key: ProbeKey,
     shape: Shape,
@@ -131,9 +137,9 @@ struct ProbeTable {
 
 /// What a probe type asks of its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Shape {
-    traced: bool,
-    operators: bool,
+pub(crate) struct Shape {
+    pub(crate) traced: bool,
+    pub(crate) operators: bool,
 }
 
 impl Shape {
@@ -250,7 +256,7 @@ impl Store {
                     return Ok(Step::Trapped(Trap::new(TrapKind::StackOverflow, Vec::new())));
                 }
                 self.exec.entries.push(HostEntry { barrier: self.exec.depth, ty, reported: false });
-                self.exec.pending.push(suspend::direct(import, ty, base, typeid::of::<P>()));
+                self.exec.pending.push(suspend::direct::<P>(import, ty, base));
                 Ok(Step::HostCall(HostCall { import, args: args.to_vec() }))
             }
             Func::Wasm { instance, index, ty } => Ok(self.start_wasm(probe, instance.0, index, ty, base, args)),
@@ -450,7 +456,7 @@ impl Store {
                 let Func::Host { ty, import } = self.funcs[cx.host.callee as usize] else { unreachable!("only host functions leave") };
                 let args = self.args_at(sp + cx.host.args as usize, ty);
                 let stop = Stop::Host { exit: cx.host, import, ty };
-                self.exec.pending.push(Pending { stop, instance: cx.instance, sp, key: typeid::of::<P>() });
+                self.exec.pending.push(Pending { stop, instance: cx.instance, sp, placed: Placed::in_code::<P>() });
                 Step::HostCall(HostCall { import, args })
             }
             _ => self.trapped(probe, cx),
@@ -510,7 +516,7 @@ impl Store {
     /// What catches exceptions in the code that a function has for the current probe type.
     fn handlers_of(&self, instance: u32, func: u32) -> Option<&Handlers> {
         let set = self.exec.codes.iter().find(|s| s.instance == instance && s.key == self.exec.current)?;
-        set.handlers.get(&func)
+        set.handlers.get(&func).map(|handlers| &**handlers)
     }
 
     /// Where the value stack begins.
@@ -582,7 +588,7 @@ impl Store {
         let selected = self.exec.tables.iter().find(|t| t.key == key).expect("selected");
         let (translate_stub, shape) = (selected.handlers[usize::from(single(Single::Translate))], selected.shape);
         let module = &self.instances[instance as usize].module;
-        let stubs: Box<[[u64; 2]]> = (0..module.func_count()).map(|f| [translate_stub as usize as u64, u64::from(f)]).collect();
+        let stubs: Arc<[[u64; 2]]> = (0..module.func_count()).map(|f| [translate_stub as usize as u64, u64::from(f)]).collect();
         let entry = |(func, stub): (usize, &[u64; 2])| {
             let params = slots_of(module.func_type(func as u32).params());
             Entry { code: stub.as_ptr().cast(), frame_bytes: params * 8, params, zeroed: 0 }
@@ -607,11 +613,12 @@ impl Store {
             let word = &mut words[at as usize];
             *word = handlers[*word as usize] as usize as u64;
         }
+        let words: Arc<[u64]> = words.into();
         let entry = Entry { code: words.as_ptr().cast(), frame_bytes: code.frame_bytes, params: code.params, zeroed: code.zeroed };
         set.entries[func as usize] = entry;
         set.bodies[func as usize] = Some(words);
         if !code.handlers.is_empty() {
-            set.handlers.insert(func, code.handlers);
+            set.handlers.insert(func, Arc::new(code.handlers));
         }
         debug_assert_eq!(set.stubs[func as usize][1], u64::from(func));
         true

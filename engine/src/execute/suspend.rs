@@ -8,7 +8,8 @@
 //! ```
 
 use super::cx::{BARRIER, Cx, Handler, HostExit, Ip};
-use super::{From, HostCall, ProbeKey, Step, Suspension};
+use super::position::call_slots;
+use super::{From, HostCall, ProbeKey, Shape, Step, Suspension};
 use crate::error::{Error, check_values};
 use crate::isa::{Single, single};
 use crate::probe::Probe;
@@ -24,8 +25,23 @@ pub(super) struct Pending {
     pub(super) instance: u32,
     /// The running frame, in bytes from the stack's base.
     pub(super) sp: usize,
-    /// The probe type of the run: places in code are those of its code.
-    pub(super) key: ProbeKey,
+    /// What its places refer to.
+    pub(super) placed: Placed,
+}
+
+/// What the places of a suspended run refer to: return addresses, and where it stopped.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Placed {
+    /// The code for a probe type.
+    InCode { key: ProbeKey, shape: Shape },
+    /// The module: they are offsets of operators. The run comes from a file.
+    InModule { shape: Shape },
+}
+
+impl Placed {
+    pub(super) fn in_code<P: Probe>() -> Placed {
+        Placed::InCode { key: typeid::of::<P>(), shape: Shape::of::<P>() }
+    }
 }
 
 /// Where a run waits.
@@ -45,9 +61,13 @@ pub(super) struct Pause {
     pub(super) func: u32,
     /// Byte offset in the function's code: of a charge, or of a bulk operator that could not pay.
     pub(super) at: u32,
+    /// Where `at` is an offset in the module: which of its instructions, if not the charge.
+    pub(super) nth: Option<u32>,
     pub(super) acc: u64,
     /// Fuel that the instruction there takes.
     pub(super) amount: i64,
+    /// Bytes of the running frame.
+    pub(super) frame_bytes: u32,
     pub(super) why: Suspension,
 }
 
@@ -74,10 +94,10 @@ impl Store {
     /// Completes the innermost pending host call with its results.
     ///
     /// # Errors
-    /// No host call is pending, it was made under another type of probe, or the results have the wrong types (the call stays
-    /// pending).
+    /// No host call is pending, or the results have the wrong types (the call stays pending). After [`Store::restore`] also when what was
+    /// restored is no state that a run can be in.
     pub fn resume<P: Probe>(&mut self, probe: &mut P, results: &[Val]) -> Result<Step, Error> {
-        let (ty, import) = self.pending_call::<P>()?;
+        let (ty, import) = self.pending_call(probe)?;
         check_values(|| format!("the result of host function {import}"), self.types.get(ty).results(), results)?;
         self.check_exceptions(results)?;
         let pending = self.exec.pending.pop().expect("checked above");
@@ -101,9 +121,9 @@ impl Store {
     /// that a call of its own into the guest ended with (see [`Trap::exception`]).
     ///
     /// # Errors
-    /// No host call is pending, it was made under another type of probe, or the exception was freed (the call stays pending).
+    /// No host call is pending, or the exception was freed (the call stays pending); and as for [`Store::resume`].
     pub fn throw<P: Probe>(&mut self, probe: &mut P, exception: ExnId) -> Result<Step, Error> {
-        self.pending_call::<P>()?;
+        self.pending_call(probe)?;
         self.check_exceptions(&[Val::ExnRef(Some(exception))])?;
         let pending = self.exec.pending.pop().expect("checked above");
         let Stop::Host { exit, import, .. } = pending.stop else {
@@ -119,7 +139,8 @@ impl Store {
     /// Lets the innermost run go on that was suspended between two operators.
     ///
     /// # Errors
-    /// No run is suspended so, or it was begun under another type of probe.
+    /// No run is suspended so. Under another type of probe also when it waits in the midst of an expression, where code for other probes
+    /// may have values elsewhere; and as for [`Store::resume`].
     ///
     /// # Example
     /// ```
@@ -145,28 +166,32 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn proceed<P: Probe>(&mut self, probe: &mut P) -> Result<Step, Error> {
-        let Some(Pending { stop: Stop::Paused(pause), instance, sp, key }) = self.exec.pending.last() else {
+        if !matches!(self.exec.pending.last(), Some(Pending { stop: Stop::Paused(_), .. })) {
             return Err(Error::OutOfTurn("no run is suspended between two operators: there is nothing to proceed with"));
-        };
-        let (pause, instance, sp) = (*pause, *instance, *sp);
-        if *key != typeid::of::<P>() {
-            return Err(Error::OutOfTurn("the suspended run was begun under another type of probe: proceed with that one"));
         }
-        self.exec.pending.pop();
+        self.bind_innermost(probe)?;
+        let Some(Pending { stop: Stop::Paused(pause), instance, sp, .. }) = self.exec.pending.pop() else { unreachable!("checked above") };
         Ok(self.run(probe, instance, From::Pause(pause), sp))
     }
 
+    /// Makes sure that the innermost suspended run can go on in the code for this type of probe.
+    fn bind_innermost<P: Probe>(&mut self, probe: &mut P) -> Result<(), Error> {
+        let pending = self.exec.pending.last().expect("something is suspended");
+        match pending.placed {
+            Placed::InCode { key, .. } if key == typeid::of::<P>() => Ok(()),
+            _ => self.bind(probe),
+        }
+    }
+
     /// The type and number of the host function whose call is to go on under this type of probe.
-    fn pending_call<P: Probe>(&self) -> Result<(DedupTypeId, u32), Error> {
+    fn pending_call<P: Probe>(&mut self, probe: &mut P) -> Result<(DedupTypeId, u32), Error> {
         let nothing = Error::OutOfTurn("no host call is pending: there is nothing to resume");
         let pending = self.exec.pending.last().ok_or(nothing)?;
         let (ty, import) = match pending.stop {
             Stop::Host { ty, import, .. } | Stop::Direct { ty, import } => (ty, import),
             Stop::Paused(_) => return Err(Error::OutOfTurn("the run is suspended between two operators, not in a host call: proceed with it")),
         };
-        if pending.key != typeid::of::<P>() {
-            return Err(Error::OutOfTurn("the pending host call was made under another type of probe: resume it with that one"));
-        }
+        self.bind_innermost(probe)?;
         Ok((ty, import))
     }
 
@@ -182,14 +207,24 @@ impl Store {
     /// Gives up the innermost run that was suspended between two operators, and says where it was as a trap does. `None` when there is no
     /// such run.
     pub fn abandon<P: Probe>(&mut self, probe: &mut P) -> Option<Trap> {
-        let pending = self.exec.pending.pop_if(|pending| matches!(pending.stop, Stop::Paused(_)))?;
-        let Stop::Paused(pause) = pending.stop else { unreachable!("only those were popped") };
-        let entry = self.exec.entries.last().expect("what waits was entered").barrier;
-        self.exec.current = pending.key;
-        let (backtrace, unspent) = self.backtrace(pending.instance, Some((pause.func, pause.at / 8)), entry);
-        self.exec.fuel += i64::from(unspent);
+        let Some(Pending { stop: Stop::Paused(pause), .. }) = self.exec.pending.last() else { return None };
+        let why = pause.why;
+        let mut backtrace = Vec::new();
+        // What was restored and cannot go on has no trace either.
+        if self.bind_innermost(probe).is_ok() {
+            let pending = self.exec.pending.last().expect("checked above");
+            let Stop::Paused(pause) = pending.stop else { unreachable!("checked above") };
+            let entry = self.exec.entries.last().expect("what waits was entered").barrier;
+            let place = (pause.func, pause.at / 8);
+            let instance = pending.instance;
+            self.exec.current = typeid::of::<P>();
+            let (frames, unspent) = self.backtrace(instance, Some(place), entry);
+            backtrace = frames;
+            self.exec.fuel += i64::from(unspent);
+        }
+        let pending = self.exec.pending.pop().expect("checked above");
         self.end_entry(probe, &pending.stop);
-        let kind = match pause.why {
+        let kind = match why {
             Suspension::OutOfFuel { .. } => TrapKind::OutOfFuel,
             Suspension::Interrupted | Suspension::DeadlinePassed | Suspension::Stepped => TrapKind::Interrupted,
         };
@@ -206,22 +241,19 @@ impl Store {
 
     /// The first free byte of the value stack.
     pub(super) fn stack_top(&self) -> usize {
-        let Some(pending) = self.exec.pending.last() else { return 0 };
-        let slots = |ty: DedupTypeId| {
-            let ty = self.types.get(ty);
-            8 * slots_of(ty.params()).max(slots_of(ty.results())) as usize
-        };
-        match &pending.stop {
-            Stop::Host { exit, ty, .. } => pending.sp + exit.args as usize + slots(*ty),
-            Stop::Direct { ty, .. } => pending.sp + slots(*ty),
-            Stop::Paused(pause) => pending.sp + self.frame_bytes(pending.instance, pending.key, pause.func) as usize,
-        }
+        self.stack_top_below(self.exec.pending.len())
     }
 
-    /// Bytes of a function's frame in the code for a probe type.
-    fn frame_bytes(&self, instance: u32, key: ProbeKey, func: u32) -> u32 {
-        let set = self.exec.codes.iter().find(|set| set.instance == instance && set.key == key).expect("it ran");
-        set.entries[func as usize].frame_bytes
+    /// The first byte above the suspended runs before number `index`.
+    pub(super) fn stack_top_below(&self, index: usize) -> usize {
+        let Some(pending) = index.checked_sub(1).map(|last| &self.exec.pending[last]) else { return 0 };
+        let bytes = |ty: DedupTypeId| 8 * call_slots(self.types.get(ty)) as usize;
+        pending.sp
+            + match &pending.stop {
+                Stop::Host { exit, ty, .. } => exit.args as usize + bytes(*ty),
+                Stop::Direct { ty, .. } => bytes(*ty),
+                Stop::Paused(pause) => pause.frame_bytes as usize,
+            }
     }
 
     /// A run stops at an instruction that takes `amount` of fuel.
@@ -240,8 +272,10 @@ impl Store {
         };
         // SAFETY: both point into the stack.
         let sp = unsafe { cx.exit_sp.offset_from(self.stack_base()) } as usize;
-        let pause = Pause { func, at, acc: cx.exit_acc, amount, why };
-        self.exec.pending.push(Pending { stop: Stop::Paused(pause), instance: cx.instance, sp, key: typeid::of::<P>() });
+        // SAFETY: the function's entry is among those of the running instance.
+        let frame_bytes = unsafe { (*cx.entries.add(func as usize)).frame_bytes };
+        let pause = Pause { func, at, nth: None, acc: cx.exit_acc, amount, frame_bytes, why };
+        self.exec.pending.push(Pending { stop: Stop::Paused(pause), instance: cx.instance, sp, placed: Placed::in_code::<P>() });
         Step::Suspended(why)
     }
 }
@@ -270,6 +304,6 @@ pub(super) unsafe fn amount_at(cx: &Cx, charge: Handler) -> i64 {
 }
 
 /// A host call that waits, made under a probe type.
-pub(super) fn direct(import: u32, ty: DedupTypeId, sp: usize, key: ProbeKey) -> Pending {
-    Pending { stop: Stop::Direct { import, ty }, instance: BARRIER, sp, key }
+pub(super) fn direct<P: Probe>(import: u32, ty: DedupTypeId, sp: usize) -> Pending {
+    Pending { stop: Stop::Direct { import, ty }, instance: BARRIER, sp, placed: Placed::in_code::<P>() }
 }

@@ -57,6 +57,29 @@ impl Exceptions {
         self.kept.get(&ExnId::from_raw(raw)?)
     }
 
+    /// All that are kept, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ExnId, &Exception)> {
+        self.kept.iter().map(|(id, exception)| (*id, exception))
+    }
+
+    /// The number of the next one.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Puts an exception back; `false` when its number is taken.
+    pub(super) fn insert(&mut self, id: u64, tag: TagId, payload: Box<[u64]>) -> bool {
+        let exception = Exception { tag, payload, pin: None };
+        self.bytes += exception.bytes();
+        self.kept.insert(ExnId(id), exception).is_none()
+    }
+
+    /// Sets the number of the next one; `false` when one that is kept has it or a later one.
+    pub(super) fn set_next(&mut self, next: u64) -> bool {
+        self.next = next;
+        next < 1 << 48 && self.kept.keys().all(|id| id.0 < next)
+    }
+
     /// Keeps an exception for as long as the result lives.
     pub(crate) fn pin(&mut self, raw: u64) -> Option<Pinned> {
         let id = ExnId::from_raw(raw)?;

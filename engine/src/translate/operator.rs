@@ -3,7 +3,7 @@
 use wasmparser::{MemArg, Operator};
 
 use super::Translator;
-use super::stack::{Home, Value, Width};
+use super::stack::{Holder, Home, Value, Width};
 use crate::isa::{self, BinaryOp, LoadKind, Operand, Single, StoreKind, UnaryOp, for_each_binary, for_each_unary};
 
 macro_rules! width {
@@ -105,7 +105,7 @@ impl Translator<'_> {
                 self.flush();
                 self.code.close_block();
             }
-            self.code.count_operator();
+            self.code.count_operator(self.holder != Holder::Nothing);
             if self.operators {
                 let site = self.site();
                 self.code.single(Single::Operator, &[site]);
