@@ -253,6 +253,9 @@ impl Pieces {
     }
 
     fn save(&mut self, module: &Module, store: &mut Store) {
+        if mix(&mut self.random).is_multiple_of(32) {
+            *store = store.snapshot().and_then(|snapshot| snapshot.fork()).expect("there is memory");
+        }
         if mix(&mut self.random).is_multiple_of(16) {
             self.saves += 1;
             let mut bytes = Vec::new();

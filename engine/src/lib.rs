@@ -26,7 +26,7 @@ pub use execute::{HostCall, Interrupt, Step, Suspension};
 pub use linker::{CallError, Caller, HostError, Linker};
 pub use memory::PAGE_BYTES;
 pub use module::{Export, ExportItem, Import, Module};
-pub use store::{SnapshotError, Store};
+pub use store::{Snapshot, SnapshotError, Store};
 pub use trap::{FrameInfo, Trap, TrapKind};
 pub use value::{
     ExnId, Extern, ExternType, FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, MemoryType, TableId, TableType, TagId,

@@ -4,6 +4,7 @@ mod access;
 mod exceptions;
 mod image;
 mod instantiate;
+mod snapshot;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::config::Engine;
 use crate::memory::Memory;
 use exceptions::Exceptions;
 pub use image::SnapshotError;
+pub use snapshot::Snapshot;
 use crate::module::Module;
 use crate::table::Table;
 use crate::value::{FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, TableId, TagId};
@@ -42,7 +44,7 @@ pub struct Store {
 pub(crate) struct DedupTypeId(pub(crate) u32);
 
 /// The function types of a store, each once.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct TypeTable {
     types: Vec<FuncType>,
     ids: FxHashMap<FuncType, DedupTypeId>,

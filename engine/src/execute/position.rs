@@ -14,7 +14,7 @@ use wasmparser::{BinaryReader, Operator, OperatorsReader};
 
 use super::cx::{BARRIER, Frame, Handler, HostExit};
 use super::suspend::{Pause, Pending, Placed, Stop};
-use super::{HostEntry, Shape, State, Suspension};
+use super::{Bounds, HostEntry, Shape, Stack, State, Suspension};
 use crate::error::Error;
 use crate::isa::{Opcode, Single, single};
 use crate::module::Module;
@@ -303,6 +303,34 @@ impl Store {
             Some(stack) => unsafe { core::slice::from_raw_parts(stack.base.as_ptr().cast::<u64>(), self.stack_top() / 8) },
             None => &[],
         }
+    }
+
+    /// What of runs lives between two exits, with code that is shared.
+    pub(crate) fn copy_exec(&self) -> Result<State, Error> {
+        let exec = &self.exec;
+        let stack = exec.stack.as_ref().map(|stack| Stack::reserve(stack.bytes)).transpose()?;
+        if let Some(stack) = &stack {
+            let used = self.stack_in_use();
+            // SAFETY: the new stack is as large as the old one, and nobody else has it.
+            unsafe { core::ptr::copy_nonoverlapping(used.as_ptr(), stack.base.as_ptr().cast::<u64>(), used.len()) };
+        }
+        let mut frames = exec.frames[..exec.depth].to_vec();
+        frames.resize(exec.frames.len(), Frame { ret: 0, func: 0, sp_delta: 0, instance: BARRIER });
+        Ok(State {
+            stack,
+            frames,
+            depth: exec.depth,
+            entries: exec.entries.clone(),
+            pending: exec.pending.clone(),
+            fuel: exec.fuel,
+            fuel_base: exec.fuel_base,
+            current: exec.current,
+            codes: exec.codes.clone(),
+            tables: exec.tables.clone(),
+            plans: exec.plans.clone(),
+            sites: exec.sites.clone(),
+            bounds: Bounds::default(),
+        })
     }
 
     /// Makes a fresh store wait at these levels.

@@ -62,6 +62,12 @@ impl Exceptions {
         self.kept.iter().map(|(id, exception)| (*id, exception))
     }
 
+    /// The same exceptions, which no trap keeps.
+    pub(super) fn copy(&self) -> Exceptions {
+        let copy = |(id, e): (&ExnId, &Exception)| (*id, Exception { tag: e.tag, payload: e.payload.clone(), pin: None });
+        Exceptions { kept: self.kept.iter().map(copy).collect(), ..*self }
+    }
+
     /// The number of the next one.
     pub(super) fn next(&self) -> u64 {
         self.next
