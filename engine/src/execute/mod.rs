@@ -246,7 +246,7 @@ impl Store {
         let callee = *self.funcs.get(func.index()).ok_or(Error::OutOfTurn("this function does not belong to the store"))?;
         let ty = self.types.get(callee.ty()).clone();
         check_values(|| self.describe(callee), ty.params(), args)?;
-        self.check_exceptions(args)?;
+        self.check_references(args)?;
         self.prepare()?;
         let base = self.stack_top();
         match callee {

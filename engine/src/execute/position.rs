@@ -21,7 +21,7 @@ use crate::module::Module;
 use crate::probe::{Probe, SiteTable};
 use crate::store::{DedupTypeId, Func, Store};
 use crate::translate::{Code, translate};
-use crate::value::{FuncType, slots_of};
+use crate::value::{FuncType, InstanceId, slots_of};
 
 /// One entry by the host that is suspended.
 #[derive(Clone, PartialEq, Debug)]
@@ -387,6 +387,12 @@ impl Halt {
 }
 
 impl State {
+    /// The instance that made the innermost host call.
+    pub(crate) fn caller(&self) -> Option<InstanceId> {
+        let pending = self.pending.last()?;
+        matches!(pending.stop, Stop::Host { .. }).then_some(InstanceId(pending.instance))
+    }
+
     /// Work and fuel, to be kept and put back.
     pub(crate) fn counts(&self) -> (i64, i64) {
         (self.work(), self.fuel)

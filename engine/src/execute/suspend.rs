@@ -99,7 +99,7 @@ impl Store {
     pub fn resume<P: Probe>(&mut self, probe: &mut P, results: &[Val]) -> Result<Step, Error> {
         let (ty, import) = self.pending_call(probe)?;
         check_values(|| format!("the result of host function {import}"), self.types.get(ty).results(), results)?;
-        self.check_exceptions(results)?;
+        self.check_references(results)?;
         let pending = self.exec.pending.pop().expect("checked above");
         let Stop::Host { exit, import, .. } = pending.stop else {
             self.exec.entries.pop();
@@ -124,7 +124,7 @@ impl Store {
     /// No host call is pending, or the exception was freed (the call stays pending); and as for [`Store::resume`].
     pub fn throw<P: Probe>(&mut self, probe: &mut P, exception: ExnId) -> Result<Step, Error> {
         self.pending_call(probe)?;
-        self.check_exceptions(&[Val::ExnRef(Some(exception))])?;
+        self.check_references(&[Val::ExnRef(Some(exception))])?;
         let pending = self.exec.pending.pop().expect("checked above");
         let Stop::Host { exit, import, .. } = pending.stop else {
             self.exec.entries.pop();

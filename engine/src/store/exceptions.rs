@@ -148,10 +148,15 @@ impl Store {
         exceptions.bytes = exceptions.kept.values().map(Exception::bytes).sum();
     }
 
-    /// Checks that values that the host hands over refer to no exception that was freed.
-    pub(crate) fn check_exceptions(&self, values: &[Val]) -> Result<(), Error> {
-        let is_gone = |value: &Val| matches!(value, Val::ExnRef(Some(id)) if !self.exceptions.kept.contains_key(id));
+    /// Checks that values that the host hands over refer to functions that there are, and to no exception that was freed.
+    pub(crate) fn check_references(&self, values: &[Val]) -> Result<(), Error> {
+        let is_gone = |value: &Val| match value {
+            Val::ExnRef(Some(id)) => !self.exceptions.kept.contains_key(id),
+            Val::FuncRef(Some(id)) => id.index() >= self.funcs.len(),
+            _ => false,
+        };
         match values.iter().find(|value| is_gone(value)) {
+            Some(value @ Val::FuncRef(_)) => Err(Error::BadWrite(format!("{value} is no function of this store"))),
             Some(value) => Err(Error::BadWrite(format!("{value} is no exception of this store, or it was freed"))),
             None => Ok(()),
         }

@@ -257,7 +257,7 @@ impl Store {
             }
         }
         store.restore_exceptions(&image)?;
-        store.check_references()?;
+        store.check_all_references()?;
         let levels = image.levels.iter().map(|level| store.level_of(level)).collect::<Result<Vec<_>, _>>()?;
         store.set_levels(&levels, &image.stack)?;
         store.exec.set_counts(image.work, image.fuel);
@@ -452,7 +452,7 @@ impl Store {
     }
 
     /// References in tables, globals and exceptions lead somewhere.
-    fn check_references(&self) -> Result<(), SnapshotError> {
+    fn check_all_references(&self) -> Result<(), SnapshotError> {
         let tables = self.tables.iter().flat_map(|table| table.elems.iter().map(|raw| Val::from_raw(table.ty.element, *raw)));
         let globals = self.globals.iter().map(|global| Val::from_bits(global.ty().content, global.bits()));
         let exceptions = self.exceptions.iter();
