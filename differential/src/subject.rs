@@ -9,6 +9,7 @@
 //! Every subject checks what it computed before it reports a time: the replays compare host calls, output and final memories
 //! with the recording, and all report the same digest of exit and output.
 
+pub mod kernels;
 mod pieces;
 mod wasmi;
 

@@ -41,6 +41,9 @@ pub struct Config {
     /// Make every operator a block of its own, so that a run that counts work can stop before any of them (see
     /// [`Store::set_stepping`](crate::Store::set_stepping)). Code becomes several times slower.
     pub single_step: bool,
+    /// Translate all functions of an instance, on so many threads, before its first run that is not traced. 0, the default, translates each
+    /// function when it is called first.
+    pub eager_threads: usize,
     /// Bounds on memories, tables, the stack and exceptions.
     pub limits: Limits,
     /// Replace every NaN that an operator computes by the canonical one, as recording and replay need.
@@ -61,6 +64,7 @@ impl Default for Config {
         Config {
             fuel: false,
             single_step: false,
+            eager_threads: 0,
             limits: Limits::default(),
             canonicalize_nans: false,
             simd: true,

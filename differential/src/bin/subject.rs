@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use clap::{Args, Parser};
-use worksp_differential::subject::{self, Report};
+use clap::{Args, Parser, ValueEnum};
+use worksp_differential::subject::{self, Report, kernels};
 use worksp_recorder::{Dir, Entry, RecordOptions, Script, Stdin, Stdout};
 
 #[derive(Parser)]
@@ -36,8 +36,52 @@ enum Mode {
         #[arg(long)]
         state: Option<PathBuf>,
     },
+    /// A kernel: `run(n)` of a module, with `n` from `sizes.txt` beside it
+    Kernel {
+        #[arg(value_enum)]
+        way: Way,
+        module: PathBuf,
+    },
+    /// Loading a module, validation included; with `--threads` all of it is translated
+    Translate {
+        module: PathBuf,
+        #[arg(long)]
+        threads: Option<usize>,
+    },
+    /// A run that stops and goes on again and again
+    Suspend {
+        #[arg(long, default_value_t = 1_000_000)]
+        pauses: u32,
+        /// At host calls instead of out of fuel
+        #[arg(long)]
+        host: bool,
+    },
     /// A replay on wasmi
     Wasmi { recording: PathBuf },
+}
+
+/// How a kernel runs.
+#[derive(Clone, Copy, ValueEnum)]
+enum Way {
+    Plain,
+    Fuel,
+    Counting,
+    Appending,
+    Wasmi,
+    WasmiFuel,
+}
+
+impl From<Way> for kernels::Way {
+    fn from(way: Way) -> kernels::Way {
+        match way {
+            Way::Plain => kernels::Way::Plain,
+            Way::Fuel => kernels::Way::Fuel,
+            Way::Counting => kernels::Way::Counting,
+            Way::Appending => kernels::Way::Appending,
+            Way::Wasmi => kernels::Way::Wasmi,
+            Way::WasmiFuel => kernels::Way::WasmiFuel,
+        }
+    }
 }
 
 /// As for `worksp record`.
@@ -80,6 +124,9 @@ fn run(mode: Mode) -> Result<Report, AnyError> {
         Mode::Counting { recording } => subject::engine(&recording, true)?,
         Mode::Pieces { recording, work, state: Some(state) } => subject::piece(&recording, &state, work)?.ok_or(Saved)?,
         Mode::Pieces { recording, work, state: None } => pieces(&recording, work)?,
+        Mode::Kernel { way, module } => kernels::run(&module, way.into())?,
+        Mode::Translate { module, threads } => kernels::translate(&module, threads)?,
+        Mode::Suspend { pauses, host } => kernels::suspend(pauses, host)?,
         Mode::Wasmi { recording } => subject::peer(&recording)?,
     })
 }

@@ -14,6 +14,7 @@
 mod alu;
 mod control;
 pub(crate) mod cx;
+mod eager;
 mod event;
 mod exception;
 mod fuel;
@@ -37,7 +38,7 @@ use crate::isa::{OPCODES, Single, single};
 use crate::probe::{Probe, SiteId, SiteTable, TracePlan};
 use crate::state::{Committed, StateView};
 use crate::store::{DedupTypeId, Func, Store};
-use crate::translate::{Handlers, Place, Request, translate};
+use crate::translate::{Code, Handlers, Place, Request, translate};
 use crate::trap::{FrameInfo, Trap, TrapKind};
 use crate::value::{FuncId, InstanceId, Val, slots_of};
 use cx::{BARRIER, Cx, DONE, Entry, Frame, HOST, Handler, HostExit, Ip, Regs, Sp, TRANSLATE, TRAP};
@@ -307,6 +308,11 @@ impl Store {
     /// Runs until something happens that this store cannot settle by itself.
     fn run<P: Probe>(&mut self, probe: &mut P, instance: u32, from: From, sp: usize) -> Step {
         let handlers = self.select_code::<P>();
+        let threads = self.engine.config().eager_threads;
+        if threads > 0 && !P::TRACED && !self.has_code(instance) {
+            // What is too large is noticed when it is called.
+            let _ = self.translate(probe, InstanceId(instance), threads);
+        }
         let counted = P::TRACED || self.engine.config().fuel;
         let exec = &mut self.exec;
         let work = exec.work();
@@ -579,6 +585,11 @@ impl Store {
         }
     }
 
+    /// Whether an instance has code for the current probe type, or stubs.
+    fn has_code(&self, instance: u32) -> bool {
+        self.exec.codes.iter().any(|s| s.instance == instance && s.key == self.exec.current)
+    }
+
     /// The index of an instance's code for the current probe type; makes it, all stubs, if there is none.
     fn code_set(&mut self, instance: u32) -> usize {
         let key = self.exec.current;
@@ -606,6 +617,12 @@ impl Store {
         let translated = translate(self.request(instance, func, Shape::of::<P>(), false, &mut sites));
         self.exec.sites = sites;
         let Ok(code) = translated else { return false };
+        self.link(instance, func, code, handlers);
+        true
+    }
+
+    /// Gives a function its code for the current probe type.
+    fn link(&mut self, instance: u32, func: u32, code: Code, handlers: &[Handler]) {
         let set = self.code_set(instance);
         let set = &mut self.exec.codes[set];
         let mut words = code.words.into_boxed_slice();
@@ -621,7 +638,6 @@ impl Store {
             set.handlers.insert(func, Arc::new(code.handlers));
         }
         debug_assert_eq!(set.stubs[func as usize][1], u64::from(func));
-        true
     }
 }
 

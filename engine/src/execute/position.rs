@@ -212,7 +212,7 @@ impl Store {
         Ok(())
     }
 
-    fn make_code<P: Probe>(&mut self, probe: &mut P, instance: u32, func: u32, handlers: &[Handler]) -> Result<(), Error> {
+    pub(super) fn make_code<P: Probe>(&mut self, probe: &mut P, instance: u32, func: u32, handlers: &[Handler]) -> Result<(), Error> {
         let owner = self.instances.get(instance as usize).ok_or(broken("an activation is of an instance that does not exist"))?;
         owner.module.func_body(func).ok_or(broken("an activation is of a function that does not exist"))?;
         let set = self.code_set(instance);

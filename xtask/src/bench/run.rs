@@ -119,6 +119,7 @@ fn run_process(case: &Case, entry: &Entry, round: usize, place: usize, work: &Pa
     for arg in entry.subject.args {
         let module = case.request.map(|(program, _)| worksp_fixtures::path(&program.name)).transpose()?.unwrap_or_default();
         let arg = arg.replace("{request}", &case.recording.to_string_lossy()).replace("{module}", &module.to_string_lossy());
+        let arg = arg.replace("{kernel}", &suite::kernel(case.name).to_string_lossy());
         command.arg(arg.replace("{case}", case.name).replace("{scratch}", &scratch.path().to_string_lossy()));
     }
     if let Some((_, request)) = case.request.filter(|_| entry.subject.record_options) {
@@ -179,6 +180,9 @@ fn files(suite: &Suite, cases: &[Case]) -> Result<BTreeMap<String, PathBuf>> {
     for (program, _) in cases.iter().filter_map(|case| case.request) {
         files.insert(format!("{}.wasm", program.name), worksp_fixtures::path(&program.name)?);
     }
+    for case in cases.iter().filter(|_| suite.kernels) {
+        files.insert(format!("{}.wasm", case.name), suite::kernel(case.name));
+    }
     for subject in suite.subjects {
         let path = binary_path(subject.binary)?;
         files.insert(path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path);
@@ -193,6 +197,7 @@ fn binary_path(binary: Binary) -> Result<PathBuf> {
         Binary::Xtask => this,
         Binary::Subject => this.with_file_name("subject"),
         Binary::Worksp => this.with_file_name("worksp"),
+        Binary::Peers => peers_target(&this)?.join("release/worksp-peers"),
     })
 }
 
@@ -200,7 +205,19 @@ fn build_binaries(suite: &Suite) -> Result<()> {
     if suite.subjects.iter().all(|subject| subject.binary == Binary::Xtask) {
         return Ok(());
     }
-    sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "--workspace", "--bins"]))
+    sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "--workspace", "--bins"]))?;
+    if suite.subjects.iter().any(|subject| subject.binary == Binary::Peers) {
+        let target = peers_target(&std::env::current_exe().context("cannot tell where xtask lies")?)?;
+        let manifest = worksp_fixtures::fixtures_dir().with_file_name("differential").join("peers/Cargo.toml");
+        sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "--locked", "--manifest-path"]).arg(manifest).arg("--target-dir").arg(target))?;
+    }
+    Ok(())
+}
+
+/// Peers are a workspace of their own: its target directory is beside the profile's.
+fn peers_target(this: &Path) -> Result<PathBuf> {
+    let target = this.ancestors().nth(2).context("xtask lies in no target directory")?;
+    Ok(target.join("peers"))
 }
 
 /// The middle value; the mean of the two middle ones when their number is even.
