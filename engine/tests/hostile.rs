@@ -74,11 +74,7 @@ fn more_locals_than_there_may_be() {
         assert!(error.to_string().contains("too many locals"), "{error}");
     }
     // Calls of such functions exhaust the stack, and nothing else.
-    let mut text = String::from("(module (func $f (export \"run\") (result i32) (local");
-    for _ in 0..40_000 {
-        text.push_str(" i64");
-    }
-    text.push_str(") (call $f)))");
+    let text = format!("(module (func $f (export \"run\") (result i32) (local{}) (call $f)))", " i64".repeat(40_000));
     check(&wat::parse_str(&text).expect("valid text"), Err(TrapKind::StackOverflow));
 }
 

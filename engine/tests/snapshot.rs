@@ -79,7 +79,7 @@ fn everything_is_kept() {
     let Step::HostCall(call) = &step else { panic!("{step:?}") };
     assert_eq!((call.import, &*call.args), (12, &[Val::I64(7), Val::V128(9 << 90)][..]));
 
-    let mut restored = Store::restore(&engine, &[module.clone()], &save(&store)).expect("it was saved just now");
+    let mut restored = Store::restore(&engine, std::slice::from_ref(&module), &save(&store)).expect("it was saved just now");
     assert_eq!(restored.pending(), Some(step));
     for store in [&mut store, &mut restored] {
         let table = store.table_id(instance, 0);
