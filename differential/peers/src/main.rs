@@ -29,7 +29,6 @@ fn run() -> Result<serde_json::Value, Failure> {
     let (module, n) = (std::fs::read(path)?, size(path)?);
     let (result, seconds) = match engine.as_str() {
         "stitch" => stitch(&module, n)?,
-        "wasm3" => wasm3(&module, n)?,
         name => wasmtime(name, &module, n)?,
     };
     Ok(serde_json::json!({ "schema": "worksp.subject.v1", "seconds": [seconds], "digest": format!("{:08x}", result as u32), "work": null }))
@@ -75,21 +74,4 @@ fn stitch(module: &[u8], n: i32) -> Result<(i32, f64), Failure> {
     let seconds = began.elapsed().as_secs_f64();
     let [Val::I32(result)] = results else { return Err("stitch: the result is no i32".into()) };
     Ok((result, seconds))
-}
-
-#[cfg(feature = "wasm3")]
-fn wasm3(module: &[u8], n: i32) -> Result<(i32, f64), Failure> {
-    let text = |error: wasm3::error::Error| format!("wasm3: {error}");
-    let environment = wasm3::Environment::new().map_err(text)?;
-    let runtime = environment.create_runtime(1 << 20).map_err(text)?;
-    let module = runtime.parse_and_load_module(module).map_err(text)?;
-    let run = module.find_function::<i32, i32>("run").map_err(text)?;
-    let began = Instant::now();
-    let result = run.call(n).map_err(text)?;
-    Ok((result, began.elapsed().as_secs_f64()))
-}
-
-#[cfg(not(feature = "wasm3"))]
-fn wasm3(_: &[u8], _: i32) -> Result<(i32, f64), Failure> {
-    Err("built without wasm3: build with `--features wasm3` (needs libclang)".into())
 }

@@ -71,7 +71,7 @@ pub fn run(name: &str, cases: &[String], rounds: Option<usize>, build: bool) -> 
 /// All rounds of one case. Every subject runs once a round, a denominator twice; the order turns, and every second round
 /// goes backwards, so that neither side of a ratio always runs first.
 fn run_case(suite: &Suite, case: &Case, rounds: usize, work: &Path, put: &mut impl FnMut(&Line) -> Result<()>) -> Result<()> {
-    let entries = entries(suite);
+    let entries = entries(suite, case.name);
     let mut first: Option<Sample> = None;
     for round in 0..rounds {
         for (place, index) in order(entries.len(), round).into_iter().enumerate() {
@@ -89,10 +89,11 @@ fn run_case(suite: &Suite, case: &Case, rounds: usize, work: &Path, put: &mut im
 }
 
 /// The processes of a round: each subject, and the twin of each denominator.
-fn entries(suite: &Suite) -> Vec<Entry> {
-    let twins = suite.subjects.iter().filter(|subject| suite.ratios.iter().any(|(_, d)| *d == subject.name));
+fn entries(suite: &Suite, case: &str) -> Vec<Entry> {
+    let runs = |subject: &&'static Subject| !subject.fails.contains(&case);
+    let twins = suite.subjects.iter().filter(runs).filter(|subject| suite.ratios.iter().any(|(_, d)| *d == subject.name));
     let twins = twins.map(|subject| Entry { subject, twin: true });
-    suite.subjects.iter().map(|subject| Entry { subject, twin: false }).chain(twins).collect()
+    suite.subjects.iter().filter(runs).map(|subject| Entry { subject, twin: false }).chain(twins).collect()
 }
 
 /// A turned order of `0..count`, backwards in odd rounds.
