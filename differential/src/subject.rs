@@ -9,6 +9,8 @@
 //! Every subject checks what it computed before it reports a time: the replays compare host calls, output and final memories
 //! with the recording, and all report the same digest of exit and output.
 
+pub mod kernels;
+mod pieces;
 mod wasmi;
 
 use std::path::Path;
@@ -34,6 +36,14 @@ pub enum Error {
     /// The engine's replay failed or disagrees with the recording.
     #[error(transparent)]
     Replay(#[from] worksp_tracer::replay::ReplayError),
+    /// A replay in pieces failed.
+    #[error("cannot replay {path} in pieces: {reason}", path = path.display())]
+    Pieces {
+        /// The recording.
+        path: std::path::PathBuf,
+        /// What happened.
+        reason: String,
+    },
     /// wasmi failed.
     #[error("wasmi cannot replay {path}: {reason}", path = path.display())]
     Wasmi {
@@ -104,6 +114,24 @@ pub fn peer(path: &Path) -> Result<Report, Error> {
     Ok(Report { seconds, digest: digest(&outcome.exit, &outcome.stdout.kept), work: None })
 }
 
+/// Replays the next `work` operators of a recording on the engine; `state` is a file that says where to begin, if it exists, and gets where to
+/// go on. `None` until the request has ended.
+///
+/// # Errors
+/// When the state is none of this recording's, or the replay disagrees with the recording.
+pub fn piece(path: &Path, state: &Path, work: u64) -> Result<Option<Report>, Error> {
+    let recording = Recording::open(path)?;
+    let began = Instant::now();
+    let piece = pieces::piece(&recording, state, work).map_err(|reason| Error::Pieces { path: path.to_owned(), reason })?;
+    let outcome = recording.outcome()?;
+    Ok(match piece {
+        pieces::Piece::Saved => None,
+        pieces::Piece::Ended(work) => {
+            Some(Report { seconds: began.elapsed().as_secs_f64(), digest: digest(&outcome.exit, &outcome.stdout.kept), work: Some(work) })
+        }
+    })
+}
+
 /// Equal for equal endings and equal (kept) output.
 fn digest(exit: &Exit, stdout: &[u8]) -> String {
     let mut hash = Sha256::new();
@@ -153,6 +181,10 @@ mod tests {
         let counting = engine(&path, true).unwrap();
         assert_eq!((&counting.digest, counting.work), (&plain.digest, Some(24)));
         assert_eq!(peer(&path).unwrap().digest, plain.digest);
+        let state = dir.path().join("state");
+        let (last, pieces) = (0..24).find_map(|before| Some((piece(&path, &state, 5).unwrap()?, before + 1))).unwrap();
+        assert_eq!((last.digest, last.work), (plain.digest.clone(), Some(24)));
+        assert_eq!(pieces, 3);
         assert!(plain.to_json().contains(r#""schema":"worksp.subject.v1""#));
     }
 

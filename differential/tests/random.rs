@@ -1,15 +1,17 @@
-//! Random programs on this engine, plain, counting and traced, against Wasmtime: results, traps, globals and memories must agree.
+//! Random programs on this engine, plain, counting and traced, against Wasmtime: results, traps, globals and memories must agree;
+//! and in pieces, which must change nothing.
 //!
 //! `WORKSP_PROGRAMS=N` runs N programs instead of the default, `WORKSP_SEED=S` starts at seed S; a failure names its seed.
 
+use std::cell::RefCell;
 use std::panic::{catch_unwind, resume_unwind};
 
 use arbitrary::Unstructured;
 use worksp_differential::witness::{Watcher, Witness};
-use worksp_engine::probe::NoProbe;
+use worksp_engine::probe::{NoProbe, Probe, TracePlan};
 use worksp_engine::{
-    CallError, Config, Engine, ExportItem, Extern, ExternType, HostError, InstanceId, Linker, Module, Store, TrapKind, Val,
-    ValType,
+    CallError, Config, Engine, Error, ExportItem, Extern, ExternType, FuncId, HostError, InstanceId, Linker, Module, Step, Store,
+    Suspension, TrapKind, Val, ValType,
 };
 
 /// What a host function of these programs answers: a value that depends on its arguments only.
@@ -94,7 +96,23 @@ struct Ours {
 /// Runs a program with a probe and as much fuel as given. `None` when the engine refuses the program for a limit.
 fn ours<P: Watcher>(bytes: &[u8], setting: Setting, counting: bool, fuel: Option<u64>) -> Option<Ours> {
     let Setting { canonicalize_nans } = setting;
-    let engine = Engine::new(Config { fuel: counting, canonicalize_nans, ..Config::default() });
+    let config = Config { fuel: counting, canonicalize_nans, ..Config::default() };
+    let mut probe = P::default();
+    let call = |linker: &Linker, store: &mut Store, func: FuncId, args: &[Val]| linker.call(store, &mut probe, func, args);
+    let ours = ours_by(bytes, config, P::plan, fuel, call);
+    assert_eq!(probe.complaints(), Vec::<String>::new(), "events out of order");
+    ours
+}
+
+/// The same with another way to call functions.
+fn ours_by(
+    bytes: &[u8],
+    config: Config,
+    plan: impl Fn(&Module) -> TracePlan,
+    fuel: Option<u64>,
+    mut call: impl FnMut(&Linker, &mut Store, FuncId, &[Val]) -> Result<Vec<Val>, CallError>,
+) -> Option<Ours> {
+    let engine = Engine::new(config);
     let module = Module::new(&engine, bytes).unwrap_or_else(|e| panic!("a valid program was refused: {e}"));
     let mut store = Store::new(&engine);
     let mut linker = Linker::new();
@@ -109,7 +127,6 @@ fn ours<P: Watcher>(bytes: &[u8], setting: Setting, counting: bool, fuel: Option
     if let Some(fuel) = fuel {
         store.set_fuel(fuel);
     }
-    let mut probe = P::default();
     let mut outcome = Outcome { ends: Vec::new(), state: Vec::new() };
     let imports = linker.resolve(&mut store, &module).expect("all imports are defined");
     let instance = match store.instantiate(&module, &imports) {
@@ -120,8 +137,8 @@ fn ours<P: Watcher>(bytes: &[u8], setting: Setting, counting: bool, fuel: Option
         }
         Err(worksp_engine::InstantiateError::Error(_)) => return None,
     };
-    store.set_trace_plan(instance, P::plan(&module));
-    let mut call = |store: &mut Store, func, args: &[Val]| match linker.call(store, &mut probe, func, args) {
+    store.set_trace_plan(instance, plan(&module));
+    let mut call = |store: &mut Store, func, args: &[Val]| match call(&linker, store, func, args) {
         Ok(values) => End::Returned(values.into_iter().map(see).collect()),
         Err(CallError::Trap(trap)) => match trap.exception().map(|id| store.exception(id).expect("the trap keeps it")) {
             Some((_, values)) => End::Threw(values.into_iter().map(see).collect()),
@@ -151,8 +168,101 @@ fn ours<P: Watcher>(bytes: &[u8], setting: Setting, counting: bool, fuel: Option
         }
     }
     outcome.state = state(&store, &module, instance);
-    assert_eq!(probe.complaints(), Vec::<String>::new(), "events out of order");
     Some(Ours { outcome, work: store.work() })
+}
+
+/// Runs programs in pieces: whenever a run stops, it may be saved and restored, and it may go on under another probe.
+struct Pieces {
+    random: u64,
+    single_step: bool,
+    probe: u64,
+    pauses: u64,
+    saves: u64,
+    switches: u64,
+}
+
+/// Is told of everything.
+struct Ignore;
+impl Probe for Ignore {}
+
+/// Is told of every operator, too.
+struct Every;
+impl Probe for Every {
+    const OPERATORS: bool = true;
+}
+
+impl Pieces {
+    fn run(&mut self, bytes: &[u8], setting: Setting) -> Option<Ours> {
+        let config = Config { fuel: true, single_step: self.single_step, canonicalize_nans: setting.canonicalize_nans, ..Config::default() };
+        let engine = Engine::new(config.clone());
+        let module = Module::new(&engine, bytes).expect("it was valid before");
+        let call = |linker: &Linker, store: &mut Store, func: FuncId, args: &[Val]| self.call(&module, linker, store, func, args);
+        ours_by(bytes, config, |_| TracePlan::default(), Some(0), call)
+    }
+
+    fn call(&mut self, module: &Module, linker: &Linker, store: &mut Store, func: FuncId, args: &[Val]) -> Result<Vec<Val>, CallError> {
+        self.probe = mix(&mut self.random) % 3;
+        let mut step = match self.probe {
+            0 => store.start(&mut NoProbe, func, args)?,
+            1 => store.start(&mut Ignore, func, args)?,
+            _ => store.start(&mut Every, func, args)?,
+        };
+        loop {
+            step = match step {
+                Step::Returned(values) => return Ok(values),
+                Step::Trapped(trap) => return Err(trap.into()),
+                Step::Suspended(Suspension::OutOfFuel { missing }) => {
+                    self.pauses += 1;
+                    self.save(module, store);
+                    let fuel = store.fuel().expect("there is a limit");
+                    store.set_fuel(fuel + missing + mix(&mut self.random) % 60);
+                    self.proceed(store)?
+                }
+                Step::Suspended(other) => panic!("nobody asked for {other:?}"),
+                Step::HostCall(_) => {
+                    self.save(module, store);
+                    assert_eq!(store.pending().as_ref(), Some(&step));
+                    self.switches += 1;
+                    self.probe = mix(&mut self.random) % 3;
+                    match self.probe {
+                        0 => linker.advance(store, &mut NoProbe, step)?,
+                        1 => linker.advance(store, &mut Ignore, step)?,
+                        _ => linker.advance(store, &mut Every, step)?,
+                    }
+                }
+            };
+        }
+    }
+
+    /// Goes on under any probe or, where that cannot be, under the one before.
+    fn proceed(&mut self, store: &mut Store) -> Result<Step, Error> {
+        let mut go = |probe: u64| match probe {
+            0 => store.proceed(&mut NoProbe),
+            1 => store.proceed(&mut Ignore),
+            _ => store.proceed(&mut Every),
+        };
+        let other = mix(&mut self.random) % 3;
+        match go(other) {
+            Err(Error::Suspended(_)) => go(self.probe),
+            step => {
+                self.switches += u64::from(other != self.probe);
+                self.probe = other;
+                step
+            }
+        }
+    }
+
+    fn save(&mut self, module: &Module, store: &mut Store) {
+        if mix(&mut self.random).is_multiple_of(32) {
+            *store = store.snapshot().and_then(|snapshot| snapshot.fork()).expect("there is memory");
+        }
+        if mix(&mut self.random).is_multiple_of(16) {
+            self.saves += 1;
+            let mut bytes = Vec::new();
+            store.save(&mut bytes).expect("a vector can be written");
+            *store = Store::restore(store.engine(), std::slice::from_ref(module), &bytes).expect("it was saved just now");
+        }
+    }
 }
 
 fn state(store: &Store, module: &Module, instance: InstanceId) -> Vec<Seen> {
@@ -383,6 +493,11 @@ fn may_wait(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| matches!(pair, [0xfe, 1 | 2]))
 }
 
+thread_local! {
+    /// Pauses, saves and changes of probe so far.
+    static PIECES: RefCell<[u64; 3]> = const { RefCell::new([0; 3]) };
+}
+
 /// Returns whether there was something to compare with.
 fn compare(seed: u64, bytes: &[u8]) -> bool {
     let setting = setting(seed);
@@ -404,6 +519,12 @@ fn compare(seed: u64, bytes: &[u8]) -> bool {
         let counted = ours::<NoProbe>(bytes, setting, true, Some(fuel)).expect("as before");
         let traced = ours::<Witness>(bytes, setting, false, Some(fuel)).expect("as before");
         assert_eq!((counted.outcome, counted.work), (traced.outcome, traced.work), "seed {seed}, fuel {fuel}");
+    }
+    for single_step in [false, true] {
+        let mut pieces = Pieces { random: seed, single_step, probe: 0, pauses: 0, saves: 0, switches: 0 };
+        let found = pieces.run(bytes, setting).expect("as before");
+        assert_eq!((&found.outcome, found.work), (&plain.outcome, counted.work), "seed {seed}, in pieces, single step {single_step}");
+        PIECES.with_borrow_mut(|sum| *sum = [sum[0] + pieces.pauses, sum[1] + pieces.saves, sum[2] + pieces.switches]);
     }
     true
 }
@@ -449,6 +570,9 @@ fn random_programs_run_as_on_wasmtime() {
             }
         }
     }
+    let [pauses, saves, switches] = PIECES.take();
+    println!("{pauses} pauses, {saves} stores saved and restored, {switches} changes of probe");
+    assert!(compared == 0 || pauses.min(saves).min(switches) > compared, "runs are suspended");
     println!("{ran} programs, {compared} of them compared, {vectors} with vectors, {throwing} with exceptions");
     without.iter().zip(using).for_each(|((name, _), count)| println!("{count} with {name}"));
     assert!(using.iter().all(|count| count * 40 >= ran), "all features are generated");

@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match step {
         Step::Returned(results) => println!("{results:?} {:.1} ms, {} operators", elapsed.as_secs_f64() * 1e3, store.work()),
         Step::Trapped(trap) => println!("{trap}"),
+        Step::Suspended(why) => println!("suspended: {why:?}"),
         Step::HostCall(call) => println!("calls host function {}", call.import),
     }
     Ok(())

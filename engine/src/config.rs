@@ -35,8 +35,15 @@ impl Default for Limits {
 /// error that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Count work while running (and stop when a fuel limit is reached). Traced runs always count.
+    /// Count work while running, and suspend when a limit of fuel is reached, on request of an [`Interrupt`](crate::Interrupt), or past a
+    /// deadline. Traced runs always count.
     pub fuel: bool,
+    /// Make every operator a block of its own, so that a run that counts work can stop before any of them (see
+    /// [`Store::set_stepping`](crate::Store::set_stepping)). Code becomes several times slower.
+    pub single_step: bool,
+    /// Translate all functions of an instance, on so many threads, before its first run that is not traced. 0, the default, translates each
+    /// function when it is called first.
+    pub eager_threads: usize,
     /// Bounds on memories, tables, the stack and exceptions.
     pub limits: Limits,
     /// Replace every NaN that an operator computes by the canonical one, as recording and replay need.
@@ -67,6 +74,8 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             fuel: false,
+            single_step: false,
+            eager_threads: 0,
             limits: Limits::default(),
             canonicalize_nans: false,
             simd: true,

@@ -103,9 +103,33 @@ pub enum Error {
         /// The types of the values.
         given: String,
     },
+    /// A function has another type than the caller knows it by.
+    #[error("{func} is a function {found}, not {wanted}")]
+    FuncType {
+        /// The function.
+        func: String,
+        /// Its type.
+        found: String,
+        /// The type that it was asked for with.
+        wanted: String,
+    },
+    /// The host reads or writes beyond a memory's end.
+    #[error("{len} bytes at 0x{at:x} are not inside a memory of {size} bytes")]
+    OutOfBounds {
+        /// The first byte.
+        at: u64,
+        /// How many.
+        len: usize,
+        /// The memory's size in bytes.
+        size: usize,
+    },
     /// `resume` or `unwind` without a pending host call, or another call out of turn.
     #[error("{0}")]
     OutOfTurn(&'static str),
+    /// A suspended run cannot go on as asked: it waits where only its own kind of probe can go on, or it was restored and is no state
+    /// that a run can be in.
+    #[error("the suspended run cannot go on: {0}")]
+    Suspended(&'static str),
     /// A write to a constant global, or of a value of another type into a global or a table.
     #[error("{0}")]
     BadWrite(String),

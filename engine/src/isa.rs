@@ -166,6 +166,7 @@ macro_rules! for_each_single {
             TableGet table_get::<S, P>; TableSet table_set::<S, P>; TableSize table_size::<S, P>; TableGrow table_grow::<S, P>;
             TableFill table_fill::<S, P>; TableCopy table_copy::<S, P>; TableInit table_init::<S, P>; ElemDrop elem_drop::<S, P>;
             // events of traced code
+            Operator operator::<P>;
             LoopIter loop_iter::<P>; LoopExit loop_exit::<P>; LocalRead local_read::<P>; LocalWrite local_write::<P>;
             ResultIn result_in::<P>; SlotMove slot_move::<P>; SlotClear slot_clear::<P>; SlotUse slot_use::<P>;
             // entry

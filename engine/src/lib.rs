@@ -19,17 +19,19 @@ mod store;
 mod table;
 mod translate;
 mod trap;
+mod typed;
 mod value;
 
 pub use config::{Config, Engine, Limits};
 pub use error::{Error, InstantiateError};
-pub use execute::{HostCall, Step};
+pub use execute::{HostCall, Interrupt, Step, Suspension};
 pub use interned::FuncTypeRef;
-pub use linker::{CallError, Caller, HostError, Linker};
+pub use linker::{CallError, Caller, HostError, HostFuture, Linker};
 pub use memory::PAGE_BYTES;
 pub use module::{Export, ExportItem, Import, Module};
-pub use store::Store;
+pub use store::{Snapshot, SnapshotError, Store};
 pub use trap::{FrameInfo, Trap, TrapKind};
+pub use typed::{HostResult, IntoHostFunc, TypedFunc, WasmTy, WasmTypes, WithCaller};
 pub use value::{
     ExnId, Extern, ExternType, FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, MemoryType, TableId, TableType, TagId,
     Val, ValType,

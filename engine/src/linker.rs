@@ -1,5 +1,7 @@
 //! A convenience above [`Step`]s: host functions as closures, imports found by name, calls that run to their end.
 
+mod later;
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,7 +12,9 @@ use crate::module::{ExportItem, Module};
 use crate::probe::Probe;
 use crate::store::Store;
 use crate::trap::{Trap, TrapKind};
-use crate::value::{Extern, FuncId, FuncType, InstanceId, Val};
+use crate::value::{Extern, FuncId, FuncType, InstanceId, MemoryId, Val};
+pub use later::HostFuture;
+use later::AsyncHostFn;
 
 /// Names for what modules may import, and the host's functions behind them. A linker serves one store: it numbers the host
 /// functions that the store asks for.
@@ -58,7 +62,13 @@ enum Definition {
 struct Host {
     name: String,
     ty: FuncType,
-    run: Rc<HostFn>,
+    serve: Serve,
+}
+
+/// How a host function does its work.
+enum Serve {
+    Now(Rc<HostFn>),
+    Later(Rc<AsyncHostFn>),
 }
 
 type HostFn = dyn Fn(&mut Caller<'_>, &[Val]) -> Result<Vec<Val>, HostError>;
@@ -108,12 +118,33 @@ impl Caller<'_> {
     pub fn call(&mut self, func: FuncId, args: &[Val]) -> Result<Vec<Val>, CallError> {
         self.run.call(func, args)
     }
+
+    /// The instance that made the call; `None` when the host did.
+    pub fn instance(&mut self) -> Option<InstanceId> {
+        self.store().caller()
+    }
+
+    /// What the instance that made the call exports under this name.
+    pub fn export(&mut self, name: &str) -> Option<Extern> {
+        let instance = self.instance()?;
+        self.store().export(instance, name)
+    }
+
+    /// The memory that the instance that made the call exports under this name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownExport`], or when the host made the call.
+    pub fn exported_memory(&mut self, name: &str) -> Result<MemoryId, Error> {
+        let instance = self.instance().ok_or(Error::OutOfTurn("the host made this call: no instance did"))?;
+        self.store().exported_memory(instance, name)
+    }
 }
 
 /// Hides the type of the probe from host functions.
 trait Reenter {
     fn store(&mut self) -> &mut Store;
     fn call(&mut self, func: FuncId, args: &[Val]) -> Result<Vec<Val>, CallError>;
+    fn call_async<'b>(&'b mut self, func: FuncId, args: &'b [Val]) -> HostFuture<'b>;
 }
 
 struct Run<'a, P> {
@@ -129,6 +160,10 @@ impl<P: Probe> Reenter for Run<'_, P> {
 
     fn call(&mut self, func: FuncId, args: &[Val]) -> Result<Vec<Val>, CallError> {
         self.linker.call(self.store, self.probe, func, args)
+    }
+
+    fn call_async<'b>(&'b mut self, func: FuncId, args: &'b [Val]) -> HostFuture<'b> {
+        Box::pin(self.linker.call_async(self.store, self.probe, func, args))
     }
 }
 
@@ -147,9 +182,7 @@ impl Linker {
         ty: FuncType,
         run: impl Fn(&mut Caller<'_>, &[Val]) -> Result<Vec<Val>, HostError> + 'static,
     ) {
-        let number = self.hosts.len() as u32;
-        self.hosts.push(Host { name: format!("{module}.{name}"), ty, run: Rc::new(run) });
-        self.names.insert((module.into(), name.into()), Definition::Host(number));
+        self.add(module, name, ty, Serve::Now(Rc::new(run)));
     }
 
     /// Defines something that the store has.
@@ -203,7 +236,8 @@ impl Linker {
     /// Calls a function and runs to the end, serving the host calls that it makes.
     ///
     /// # Errors
-    /// When the program traps or exits, or the arguments do not fit the function's type.
+    /// When the program traps or exits, or the arguments do not fit the function's type. A run that is suspended between two operators
+    /// ends here with a trap; use [`Linker::advance`] to let it go on.
     pub fn call<P: Probe>(
         &self,
         store: &mut Store,
@@ -211,39 +245,76 @@ impl Linker {
         func: FuncId,
         args: &[Val],
     ) -> Result<Vec<Val>, CallError> {
-        let mut step = store.start(probe, func, args)?;
-        loop {
-            match step {
-                Step::Returned(results) => return Ok(results),
-                Step::Trapped(trap) => return Err(trap.into()),
-                Step::HostCall(call) => match self.serve(store, probe, &call) {
-                    Ok(results) => step = store.resume(probe, &results)?,
-                    // An exception passes through the host function, and may be caught further out.
-                    Err(HostError::Trap(trap)) if let Some(exception) = trap.exception() => {
-                        step = store.throw(probe, exception)?;
-                    }
-                    Err(error) => {
-                        store.unwind(probe);
-                        return Err(error);
-                    }
-                },
-            }
-        }
+        let step = store.start(probe, func, args)?;
+        let step = self.advance(store, probe, step)?;
+        ended(store, probe, step)
     }
 
-    fn serve<P: Probe>(&self, store: &mut Store, probe: &mut P, call: &HostCall) -> Result<Vec<Val>, HostError> {
-        let host = self.hosts.get(call.import as usize);
-        let unknown = Error::OutOfTurn("a host function was called that another linker defined; use one linker per store");
-        let host = host.ok_or(unknown)?;
+    /// Serves the host calls of a run from this step on, until it returns, traps or is suspended between two operators: that step.
+    ///
+    /// # Errors
+    /// When a host function fails; the run has ended then.
+    pub fn advance<P: Probe>(&self, store: &mut Store, probe: &mut P, mut step: Step) -> Result<Step, CallError> {
+        while let Step::HostCall(call) = &step {
+            let results = self.serve(store, probe, call);
+            step = answer(store, probe, results)?;
+        }
+        Ok(step)
+    }
+
+    /// Counts a host function that begins, until the result is dropped.
+    fn nest(&self) -> Result<Nested<'_>, HostError> {
         if self.nesting.get() == NESTING_MAX {
             return Err(Trap::new(TrapKind::StackOverflow, Vec::new()).into());
         }
-        let mut run = Run { linker: self, store, probe };
         self.nesting.update(|depth| depth + 1);
-        let results = (host.run.clone())(&mut Caller { run: &mut run }, &call.args);
-        self.nesting.update(|depth| depth - 1);
-        let results = results?;
+        Ok(Nested(&self.nesting))
+    }
+
+    fn host(&self, call: &HostCall) -> Result<&Host, HostError> {
+        let unknown = Error::OutOfTurn("a host function was called that another linker defined; use one linker per store");
+        Ok(self.hosts.get(call.import as usize).ok_or(unknown)?)
+    }
+
+    fn serve<P: Probe>(&self, store: &mut Store, probe: &mut P, call: &HostCall) -> Result<Vec<Val>, HostError> {
+        let host = self.host(call)?;
+        let Serve::Now(serve) = &host.serve else { return Err(later::cannot_wait().into()) };
+        let _depth = self.nest()?;
+        let mut run = Run { linker: self, store, probe };
+        let results = serve(&mut Caller { run: &mut run }, &call.args)?;
         check_values(store, || format!("the caller of {}", host.name), host.ty.results(), &results)?;
         Ok(results)
+    }
+}
+
+/// A host function that runs.
+struct Nested<'a>(&'a Cell<u32>);
+
+impl Drop for Nested<'_> {
+    fn drop(&mut self) {
+        self.0.update(|depth| depth - 1);
+    }
+}
+
+/// Goes on with what a host function gave.
+fn answer<P: Probe>(store: &mut Store, probe: &mut P, results: Result<Vec<Val>, HostError>) -> Result<Step, CallError> {
+    match results {
+        Ok(results) => Ok(store.resume(probe, &results)?),
+        // An exception passes through the host function, and may be caught further out.
+        Err(HostError::Trap(trap)) if let Some(exception) = trap.exception() => Ok(store.throw(probe, exception)?),
+        Err(error) => {
+            store.unwind(probe);
+            Err(error)
+        }
+    }
+}
+
+/// What a call gives that stopped so, and not at a host call.
+fn ended<P: Probe>(store: &mut Store, probe: &mut P, step: Step) -> Result<Vec<Val>, CallError> {
+    match step {
+        Step::Returned(results) => Ok(results),
+        Step::Trapped(trap) => Err(trap.into()),
+        Step::Suspended(_) => Err(store.abandon(probe).expect("it was suspended just now").into()),
+        Step::HostCall(_) => unreachable!("host calls were served"),
     }
 }

@@ -3,7 +3,10 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::fd::OwnedFd;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::pwrite;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
 use crate::config::Limits;
 use crate::error::Error;
@@ -91,6 +94,24 @@ impl Memory {
         Some(previous)
     }
 
+    /// A copy of the contents that any number of memories can share.
+    ///
+    /// # Errors
+    /// When the system gives no file in memory.
+    pub(crate) fn copy(&self) -> Result<SharedCopy, Error> {
+        let failed = |cause: rustix::io::Errno| Error::AddressSpace { bytes: self.len as u64, cause: cause.to_string() };
+        let file = memfd_create("worksp-memory", MemfdFlags::CLOEXEC).map_err(failed)?;
+        ftruncate(&file, self.len as u64).map_err(failed)?;
+        for (at, mut run) in self.runs() {
+            let mut at = at as u64;
+            while !run.is_empty() {
+                let written = pwrite(&file, run, at).map_err(failed)?;
+                (run, at) = (&run[written..], at + written as u64);
+            }
+        }
+        Ok(SharedCopy { file, len: self.len, pages: self.pages, max_pages: self.max_pages, reserved: self.reserved, ty: self.ty })
+    }
+
     /// The accessible bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `base..base + len` is mapped readable, and `&self` excludes writers.
@@ -101,6 +122,36 @@ impl Memory {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: `base..base + len` is mapped writable, and `&mut self` excludes everybody else.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+}
+
+/// The contents of a memory at one time, in a file that has no name. What is zero takes no space.
+#[derive(Debug)]
+pub(crate) struct SharedCopy {
+    file: OwnedFd,
+    len: usize,
+    pages: u64,
+    max_pages: u64,
+    reserved: usize,
+    ty: MemoryType,
+}
+
+impl SharedCopy {
+    /// A memory with these contents: a page of it becomes its own with the first write there.
+    ///
+    /// # Errors
+    /// When the system gives no address space.
+    pub(crate) fn memory(&self) -> Result<Memory, Error> {
+        let failed = |cause: rustix::io::Errno| Error::AddressSpace { bytes: self.reserved as u64, cause: cause.to_string() };
+        let SharedCopy { len, pages, max_pages, reserved, ty, .. } = *self;
+        let base = reserve(reserved).map_err(failed)?;
+        let memory = Memory { base, len, pages, max_pages, reserved, ty };
+        if len > 0 {
+            let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE);
+            // SAFETY: `len` bytes of our own fresh reservation are replaced; nobody else has the file, so that nothing ever writes to it.
+            unsafe { mmap(base.as_ptr().cast::<c_void>(), len, access, flags, &self.file, 0).map_err(failed)? };
+        }
+        Ok(memory)
     }
 }
 

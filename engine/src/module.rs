@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
+use wasmparser::{BinaryReader, FunctionBody};
 
 use crate::config::Engine;
 use crate::error::Error;
@@ -83,6 +84,7 @@ pub(crate) struct ModuleInner {
     pub(crate) bodies: Vec<Range<usize>>,
     pub(crate) custom_sections: Vec<(String, Range<usize>)>,
     names: OnceLock<Names>,
+    hash: OnceLock<[u8; 32]>,
 }
 
 /// How many functions, tables, memories, globals and tags are imported.
@@ -193,6 +195,11 @@ impl Module {
         }
     }
 
+    /// BLAKE3 of the module's bytes.
+    pub(crate) fn hash(&self) -> [u8; 32] {
+        *self.inner.hash.get_or_init(|| *blake3::hash(&self.inner.bytes).as_bytes())
+    }
+
     /// The engine that the module was made for.
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
@@ -296,6 +303,15 @@ impl Module {
         let after = self.inner.bodies.partition_point(|body| body.end <= offset);
         let found = self.inner.bodies.get(after).is_some_and(|body| body.contains(&offset));
         found.then(|| self.inner.imported.funcs + after as u32)
+    }
+
+    /// The operators of a function in order, each with its module offset and its name in the text format, `i32.add` for example;
+    /// none for an imported function.
+    pub fn operators(&self, func: u32) -> impl Iterator<Item = (usize, String)> + '_ {
+        let body = self.func_body(func).map(|body| FunctionBody::new(BinaryReader::new(&self.inner.bytes[body.clone()], body.start)));
+        let operators = body.and_then(|body| body.get_operators_reader().ok());
+        let operators = operators.into_iter().flat_map(|operators| operators.into_iter_with_offsets().map_while(Result::ok));
+        operators.map(|(operator, offset)| (offset, features::operator_name(&operator)))
     }
 
     /// A function's name: from the name section, else its import's or first export's, else `func[N]`.

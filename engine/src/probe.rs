@@ -150,6 +150,8 @@ pub trait Probe {
     const TRACED: bool = true;
     /// Whether it wants to be told of accesses: to memories, globals and tables. `false` compiles those hooks away.
     const ACCESSES: bool = true;
+    /// Whether it wants to be told of every operator. `false` leaves code as it is; `true` adds one instruction to each operator.
+    const OPERATORS: bool = false;
 
     /// Translation handed out a site. Reported before any event that names it.
     fn site_made(&mut self, id: SiteId, site: Site) {}
@@ -211,6 +213,13 @@ pub trait Probe {
 
     /// `table.size` (`delta` is `None`) or `table.grow`.
     fn table_grow(&mut self, site: SiteId, table: u32, delta: Option<u64>, previous: Option<u64>) {}
+
+    // --- every operator ----------------------------------------------------------------------------------------------
+
+    /// An operator with weight begins, if [`Probe::OPERATORS`] asks for it; unlike other events this one comes before the operator's
+    /// outcome is known.
+    #[inline(always)]
+    fn operator(&mut self, site: SiteId) {}
 
     // --- control -----------------------------------------------------------------------------------------------------
 

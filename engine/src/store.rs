@@ -2,7 +2,9 @@
 
 mod access;
 mod exceptions;
+mod image;
 mod instantiate;
+mod snapshot;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use rustc_hash::FxHashMap;
 use crate::config::Engine;
 use crate::memory::Memory;
 use exceptions::Exceptions;
+pub use image::SnapshotError;
+pub use snapshot::Snapshot;
 use crate::module::Module;
 use crate::table::Table;
 use crate::value::{FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, TableId, TagId};
@@ -42,7 +46,7 @@ pub struct Store {
 pub(crate) struct DedupTypeId(pub(crate) u32);
 
 /// The function types of a store, each once.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct TypeTable {
     types: Vec<FuncType>,
     ids: FxHashMap<FuncType, DedupTypeId>,
@@ -130,6 +134,16 @@ impl TypeTable {
         self.types.push(ty.clone());
         self.ids.insert(ty.clone(), id);
         id
+    }
+
+    /// All types, in the order of their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &FuncType> {
+        self.types.iter()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.types.len()
     }
 
     /// The type behind a number.

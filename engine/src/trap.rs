@@ -58,6 +58,9 @@ pub enum TrapKind {
     /// `ref.as_non_null` of a null reference.
     #[error("null reference")]
     NullReference,
+    /// Somebody outside ended the run.
+    #[error("interrupted")]
+    Interrupted,
     /// `throw_ref` of a null reference.
     #[error("null exception reference")]
     NullException,

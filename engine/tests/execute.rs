@@ -1,7 +1,7 @@
 //! Programs in text, run in every mode: plain, counted and traced give the same results.
 
 use worksp_engine::probe::{LocalRole, LoopRef, NoProbe, Probe, SiteId, Slot, TracePlan};
-use worksp_engine::{Config, Engine, Extern, Module, Step, Store, TrapKind, Val};
+use worksp_engine::{Config, Engine, Extern, Module, Step, Store, Suspension, TrapKind, Val};
 
 /// A probe that observes nothing, so that traced translation runs.
 struct Traced;
@@ -132,7 +132,9 @@ fn fuel_stops_a_program() {
     let instance = store.instantiate(&module, &[]).expect("no imports");
     store.set_fuel(1000);
     let Some(Extern::Func(func)) = store.export(instance, "run") else { panic!("no export") };
-    let Step::Trapped(trap) = store.start(&mut NoProbe, func, &[]).expect("runs") else { panic!("expected a trap") };
+    let suspended = Step::Suspended(Suspension::OutOfFuel { missing: 1 });
+    assert_eq!(store.start(&mut NoProbe, func, &[]), Ok(suspended));
+    let trap = store.abandon(&mut NoProbe).expect("it was suspended");
     assert_eq!((trap.kind(), store.work(), store.fuel()), (TrapKind::OutOfFuel, 1000, Some(0)));
 }
 

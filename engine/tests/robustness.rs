@@ -238,6 +238,11 @@ fn call<P: Probe>(store: &mut Store, probe: &mut P, instance: InstanceId, func: 
     for _ in 0..1000 {
         match step {
             Step::Returned(_) => return true,
+            Step::Suspended(_) => {
+                let trap = store.abandon(probe).expect("a suspended run");
+                assert!(trap.kind() == worksp_engine::TrapKind::OutOfFuel && !trap.backtrace().is_empty());
+                return true;
+            }
             Step::Trapped(trap) => {
                 assert!(!trap.to_string().is_empty());
                 return true;

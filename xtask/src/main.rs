@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod disassemble;
 mod e2e;
 mod fetch;
 mod setup;
@@ -57,6 +58,12 @@ enum Task {
         /// Write nothing; fail when a summary is not what its raw samples give
         #[arg(long)]
         check: bool,
+    },
+    /// Check what the compiler made of the handlers: jumps where they go on, nothing of hooks that are off (x86-64)
+    Disassemble {
+        /// Use the worksp binary beside this one as it is
+        #[arg(long)]
+        no_build: bool,
     },
     /// Run files of the specification suite's format (.wast) on the engine
     Wast {
@@ -133,6 +140,7 @@ fn run(task: Task) -> Result<()> {
         Task::E2e { which, no_build } => e2e::run(&which.programs()?, !no_build),
         Task::Bench { suite, cases, rounds, no_build } => bench::run(&suite, &cases, rounds, !no_build),
         Task::Summarize { check } => bench::summarize(check),
+        Task::Disassemble { no_build } => disassemble::run(!no_build),
         Task::Wast { files } => sh::loud(cargo(&["run", "--release", "--quiet", "-p", "worksp-differential", "--bin", "wast", "--"]).args(files)),
         Task::Ci => ci(),
         Task::Bless => sh::loud(cargo(&["test", "--release", "--workspace"]).env("UPDATE_EXPECT", "1")),
@@ -147,6 +155,9 @@ fn ci() -> Result<()> {
     sh::loud(&mut cargo(&["test", "--release", "--workspace"]))?;
     // The tests have built the binary; building it by itself would build its dependencies again, with other features.
     e2e::run(&small, false)?;
+    if cfg!(target_arch = "x86_64") {
+        disassemble::run(false)?;
+    }
     bench::summarize(true)
 }
 

@@ -238,7 +238,7 @@ handlers! {
         put_halves!(ip, sp, wasm::i64_mul_wide_u(half!(ip, sp, 1), half!(ip, sp, 2)));
         next!(cx, ip.add(24), sp, mem, acc)
     }
-    /// `amount`: takes the fuel of the operators up to the next charge.
+    /// `amount caller`: takes the fuel of the operators up to the next charge.
     charge(cx, ip, sp, mem, acc) {
         let left = cx.fuel - i64::from(field!(ip, 0));
         if left < 0 {

@@ -114,6 +114,8 @@ pub(crate) struct Cx {
     pub(crate) exit_sp: Sp,
     /// The accumulator where fuel ran out.
     pub(crate) exit_acc: u64,
+    /// The fuel that a bulk operator takes, where it was too much.
+    pub(crate) amount: i64,
     pub(crate) host: HostExit,
     pub(crate) regs: Regs,
     /// The exception that nobody caught, as a raw reference.

@@ -40,6 +40,8 @@ macro_rules! events {
     )*};
 }
 events! {
+    /// `site`
+    operator(cx, ip, p) p.operator(SiteId(field!(ip, 0))), 16;
     /// `func ordinal`
     loop_iter(cx, ip, p) p.loop_iter(LoopRef { func: field!(ip, 0), ordinal: field!(ip, 1) }, cx.work()), 16;
     /// `func ordinal`

@@ -38,6 +38,7 @@ hooks! {
     ACCESSES: table_read(site: SiteId, table: u32, range: Range<u64>);
     ACCESSES: table_write(site: SiteId, table: u32, range: Range<u64>);
     ACCESSES: table_grow(site: SiteId, table: u32, delta: Option<u64>, previous: Option<u64>);
+    OPERATORS: operator(site: SiteId);
     TRACED: call(site: SiteId, func: u32, args: &[u64], work: u64);
     TRACED: tail_call(site: SiteId, func: u32, args: &[u64], work: u64);
     TRACED: ret(results: &[u64], work: u64);

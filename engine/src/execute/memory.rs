@@ -308,7 +308,7 @@ pub(super) fn take_fuel(cx: &mut Cx, amount: i64, acc: u64) -> bool {
         return true;
     }
     if cx.fuel < amount {
-        cx.exit_acc = acc;
+        (cx.exit_acc, cx.amount) = (acc, amount);
         return false;
     }
     cx.fuel -= amount;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  start ──► dispatch ──► DONE ──────► Step::Returned
-//!              ▲  │ ├───► TRAP ──────► Step::Trapped
+//!              ▲  │ ├───► TRAP ──────► Step::Trapped, or out of fuel: more of it, or Step::Suspended ── proceed ──► dispatch
 //!              │  │ └───► HOST ──────► Step::HostCall ── resume ──► dispatch
 //!              │  └─────► TRANSLATE ─┐                └─ start (re-entry), throw, unwind
 //!              └─────────────────────┘
@@ -15,10 +15,14 @@ mod alu;
 mod atomic;
 mod control;
 pub(crate) mod cx;
+mod eager;
 mod event;
 mod exception;
+mod fuel;
 mod hooks;
 mod memory;
+mod position;
+mod suspend;
 mod table;
 mod vector;
 mod vector_memory;
@@ -36,10 +40,14 @@ use crate::isa::{OPCODES, Single, single};
 use crate::probe::{Probe, SiteId, SiteTable, TracePlan};
 use crate::state::{Committed, StateView};
 use crate::store::{DedupTypeId, Func, Store};
-use crate::translate::{Handlers, Place, Request, translate};
+use crate::translate::{Code, Handlers, Place, Request, translate};
 use crate::trap::{FrameInfo, Trap, TrapKind};
-use crate::value::{ExnId, FuncId, InstanceId, Val, slots_of};
+use crate::value::{FuncId, InstanceId, Val, slots_of};
 use cx::{BARRIER, Cx, DONE, Entry, Frame, HOST, Handler, HostExit, Ip, Regs, Sp, TRANSLATE, TRAP};
+use fuel::{Bounds, UNLIMITED};
+pub use fuel::{Interrupt, Suspension};
+pub(crate) use position::{Halt, Level, Waiting};
+use suspend::{Pause, Pending, Placed, Stop};
 
 /// How far a run got.
 #[derive(Clone, PartialEq, Debug)]
@@ -49,6 +57,8 @@ pub enum Step {
     /// It calls the host: complete the call with [`Store::resume`] or [`Store::throw`], give it up with [`Store::unwind`], or enter the guest again
     /// with [`Store::start`].
     HostCall(HostCall),
+    /// It is suspended between two operators: go on with [`Store::proceed`], or give it up with [`Store::abandon`].
+    Suspended(Suspension),
     /// It trapped; its activations are gone.
     Trapped(Trap),
 }
@@ -61,9 +71,6 @@ pub struct HostCall {
     /// Its arguments.
     pub args: Vec<Val>,
 }
-
-/// Work without a limit: far more than a machine can do.
-const UNLIMITED: i64 = i64::MAX / 4;
 
 /// Names a probe type, borrowed contents or not. The address of a generic function would not do: one type may have several, and
 /// two types one.
@@ -81,22 +88,16 @@ pub(crate) struct State {
     /// The probe type that code was last linked for.
     current: ProbeKey,
     codes: Vec<CodeSet>,
-    tables: Vec<(ProbeKey, Arc<[Handler]>)>,
+    tables: Vec<ProbeTable>,
     plans: FxHashMap<u32, Arc<TracePlan>>,
     sites: SiteTable,
-    meter: Option<Meter>,
+    bounds: Bounds,
     /// Who lets time pass.
-    pause: Option<Pause>,
+    pause: Option<Wait>,
 }
 
 /// Lets time pass.
-type Pause = Arc<dyn Fn(Duration) + Send + Sync>;
-
-/// Who is told how far counted runs have come.
-struct Meter {
-    every: i64,
-    tell: Arc<dyn Fn(u64) + Send + Sync>,
-}
+type Wait = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// The value stack: reserved once, never moves.
 struct Stack {
@@ -110,6 +111,7 @@ unsafe impl Send for Stack {}
 unsafe impl Sync for Stack {}
 
 /// An entry of the guest by the host.
+#[derive(Clone, Copy)]
 struct HostEntry {
     /// Index of the barrier frame.
     barrier: usize,
@@ -118,31 +120,40 @@ struct HostEntry {
     reported: bool,
 }
 
-/// A host call that waits for its results.
-struct Pending {
-    exit: HostExit,
-    instance: u32,
-    /// The caller's frame, in bytes from the stack's base.
-    sp: usize,
-    import: u32,
-    ty: DedupTypeId,
-    /// The host called its own function: results go back at once.
-    direct: bool,
-    /// The probe type of the run that made it: return addresses are those of its code.
-    key: ProbeKey,
-}
-
 /// One instance's code for one probe type.
+#[derive(Clone)]
 struct CodeSet {
     instance: u32,
     key: ProbeKey,
-    traced: bool,
+    shape: Shape,
     entries: Box<[Entry]>,
-    bodies: Vec<Option<Box<[u64]>>>,
+    /// Shared with forks, like all code.
+    bodies: Vec<Option<Arc<[u64]>>>,
     /// What catches exceptions, by function.
-    handlers: FxHashMap<u32, Handlers>,
+    handlers: FxHashMap<u32, Arc<Handlers>>,
     /// For each function: a `Translate` header and the function's index.
-    stubs: Box<[[u64; 2]]>,
+    stubs: Arc<[[u64; 2]]>,
+}
+
+/// The handlers for one probe type.
+#[derive(Clone)]
+struct ProbeTable {
+    key: ProbeKey,
+    shape: Shape,
+    handlers: Arc<[Handler]>,
+}
+
+/// What a probe type asks of its code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    pub(crate) traced: bool,
+    pub(crate) operators: bool,
+}
+
+impl Shape {
+    fn of<P: Probe>() -> Shape {
+        Shape { traced: P::TRACED, operators: P::TRACED && P::OPERATORS }
+    }
 }
 
 // SAFETY: entries point into the bodies and stubs beside them, which move with the set and do not change while it lives.
@@ -165,7 +176,7 @@ impl Default for State {
             tables: Vec::new(),
             plans: FxHashMap::default(),
             sites: SiteTable::default(),
-            meter: None,
+            bounds: Bounds::default(),
             pause: None,
         }
     }
@@ -233,6 +244,8 @@ enum From {
     Return { func: u32, offset: u32 },
     /// Where the exception is caught that this call ended with.
     Throw { func: u32, offset: u32, exception: u64 },
+    /// Between two operators.
+    Pause(Pause),
 }
 
 impl Store {
@@ -246,35 +259,13 @@ impl Store {
         &self.exec.sites
     }
 
-    /// Has `tell` called with the work so far about every `every` units of work, in runs that count it.
-    pub fn on_work(&mut self, every: u64, tell: Arc<dyn Fn(u64) + Send + Sync>) {
-        self.exec.meter = Some(Meter { every: i64::try_from(every.max(1)).unwrap_or(UNLIMITED), tell });
-    }
-
     /// Has `pause` called where the program waits for a time (`memory.atomic.wait32` and `wait64`), instead of sleeping so long: what a
     /// program sees of time comes from its host.
     pub fn on_wait(&mut self, pause: Arc<dyn Fn(Duration) + Send + Sync>) {
         self.exec.pause = Some(pause);
     }
 
-    /// Operators executed so far, weighted; counted in traced runs and where the engine's `fuel` is on, else 0.
-    pub fn work(&self) -> u64 {
-        (self.exec.fuel_base - self.exec.fuel) as u64
-    }
-
-    /// Allows `amount` more work from now on.
-    pub fn set_fuel(&mut self, amount: u64) {
-        let work = self.exec.fuel_base - self.exec.fuel;
-        self.exec.fuel = i64::try_from(amount).unwrap_or(UNLIMITED).min(UNLIMITED);
-        self.exec.fuel_base = self.exec.fuel + work;
-    }
-
-    /// The work that is still allowed, or `None` when there is no limit.
-    pub fn fuel(&self) -> Option<u64> {
-        (self.exec.fuel < UNLIMITED / 2).then_some(self.exec.fuel as u64)
-    }
-
-    /// Calls a function. While a host call is pending this enters the guest again, inside that call.
+    /// Calls a function. While a run is suspended this enters the guest again, inside that run.
     ///
     /// # Errors
     /// Wrong argument types, or no address space for the stack.
@@ -282,86 +273,21 @@ impl Store {
         let callee = *self.funcs.get(func.index()).ok_or(Error::OutOfTurn("this function does not belong to the store"))?;
         let ty = self.types.get(callee.ty()).clone();
         check_values(self, || self.describe(callee), ty.params(), args)?;
-        self.check_exceptions(args)?;
+        self.check_references(args)?;
         self.prepare()?;
         let base = self.stack_top();
         match callee {
             Func::Host { ty, import } => {
+                let raw = Val::to_slots(args);
+                if !self.put_args(base, &raw) {
+                    return Ok(Step::Trapped(Trap::new(TrapKind::StackOverflow, Vec::new())));
+                }
                 self.exec.entries.push(HostEntry { barrier: self.exec.depth, ty, reported: false });
-                let pending = Pending { exit: HostExit::default(), instance: BARRIER, sp: base, import, ty, direct: true, key: typeid::of::<P>() };
-                self.exec.pending.push(pending);
+                self.exec.pending.push(suspend::direct::<P>(import, ty, base));
                 Ok(Step::HostCall(HostCall { import, args: args.to_vec() }))
             }
             Func::Wasm { instance, index, ty } => Ok(self.start_wasm(probe, instance.0, index, ty, base, args)),
         }
-    }
-
-    /// Completes the innermost pending host call with its results.
-    ///
-    /// # Errors
-    /// No host call is pending, it was made under another type of probe, or the results have the wrong types (the call stays
-    /// pending).
-    pub fn resume<P: Probe>(&mut self, probe: &mut P, results: &[Val]) -> Result<Step, Error> {
-        let (ty, import) = self.pending_call::<P>()?;
-        check_values(self, || format!("the result of host function {import}"), self.types.get(ty).results(), results)?;
-        self.check_exceptions(results)?;
-        let pending = self.exec.pending.pop().expect("checked above");
-        if pending.direct {
-            self.exec.entries.pop();
-            return Ok(Step::Returned(results.to_vec()));
-        }
-        let raw = Val::to_slots(results);
-        probe.host_return(pending.import, &raw, self.work());
-        let stack = self.exec.stack.as_ref().expect("something ran");
-        // SAFETY: the caller's frame has room for the results where the arguments lay; the translator counted it.
-        unsafe {
-            let first = stack.base.as_ptr().add(pending.sp + pending.exit.args as usize).cast::<u64>();
-            core::ptr::copy_nonoverlapping(raw.as_ptr(), first, raw.len());
-        }
-        let from = From::Return { func: pending.exit.func, offset: pending.exit.ret };
-        Ok(self.run(probe, pending.instance, from, pending.sp))
-    }
-
-    /// Ends the innermost pending host call by throwing an exception, which the program may catch: what a host function does with one
-    /// that a call of its own into the guest ended with (see [`Trap::exception`]).
-    ///
-    /// # Errors
-    /// No host call is pending, it was made under another type of probe, or the exception was freed (the call stays pending).
-    pub fn throw<P: Probe>(&mut self, probe: &mut P, exception: ExnId) -> Result<Step, Error> {
-        self.pending_call::<P>()?;
-        self.check_exceptions(&[Val::ExnRef(Some(exception))])?;
-        let pending = self.exec.pending.pop().expect("checked above");
-        if pending.direct {
-            self.exec.entries.pop();
-            let pinned = self.exceptions.pin(exception.raw()).expect("checked above");
-            return Ok(Step::Trapped(Trap::uncaught(pinned, Vec::new())));
-        }
-        probe.host_throw(pending.import, self.work());
-        let from = From::Throw { func: pending.exit.func, offset: pending.exit.ret, exception: exception.raw() };
-        Ok(self.run(probe, pending.instance, from, pending.sp))
-    }
-
-    /// The type and number of the host function whose call is to go on under this type of probe.
-    fn pending_call<P: Probe>(&self) -> Result<(DedupTypeId, u32), Error> {
-        let nothing = Error::OutOfTurn("no host call is pending: there is nothing to resume");
-        let (ty, import, key) = self.exec.pending.last().map(|p| (p.ty, p.import, p.key)).ok_or(nothing)?;
-        if key != typeid::of::<P>() {
-            return Err(Error::OutOfTurn("the pending host call was made under another type of probe: resume it with that one"));
-        }
-        Ok((ty, import))
-    }
-
-    /// Gives up the innermost pending host call (it trapped, or the program exits) and with it the entry that made it.
-    /// Returns how many host calls are still pending further out.
-    pub fn unwind<P: Probe>(&mut self, probe: &mut P) -> u32 {
-        if let Some(pending) = self.exec.pending.pop() {
-            let entry = self.exec.entries.pop().expect("a pending call belongs to an entry");
-            self.exec.depth = entry.barrier;
-            if !pending.direct {
-                probe.leave(self.work(), true);
-            }
-        }
-        self.exec.pending.len() as u32
     }
 
     fn describe(&self, func: Func) -> String {
@@ -382,22 +308,11 @@ impl Store {
         Ok(())
     }
 
-    /// The first free byte of the value stack.
-    fn stack_top(&self) -> usize {
-        self.exec.pending.last().map_or(0, |pending| {
-            let ty = self.types.get(pending.ty);
-            pending.sp + pending.exit.args as usize + 8 * slots_of(ty.params()).max(slots_of(ty.results())) as usize
-        })
-    }
-
     fn start_wasm<P: Probe>(&mut self, probe: &mut P, instance: u32, index: u32, ty: DedupTypeId, base: usize, args: &[Val]) -> Step {
-        let stack = self.exec.stack.as_ref().expect("prepared");
         let raw = Val::to_slots(args);
-        if base + 8 * raw.len() > stack.bytes || self.exec.depth == self.exec.frames.len() {
+        if self.exec.depth == self.exec.frames.len() || !self.put_args(base, &raw) {
             return Step::Trapped(Trap::new(TrapKind::StackOverflow, Vec::new()));
         }
-        // SAFETY: checked to fit just now.
-        unsafe { core::ptr::copy_nonoverlapping(raw.as_ptr(), stack.base.as_ptr().add(base).cast::<u64>(), raw.len()) };
         self.exec.frames[self.exec.depth] = Frame { ret: 0, func: index, sp_delta: 0, instance: BARRIER };
         self.exec.entries.push(HostEntry { barrier: self.exec.depth, ty, reported: true });
         self.exec.depth += 1;
@@ -405,14 +320,31 @@ impl Store {
         self.run(probe, instance, From::Entry { index }, base)
     }
 
+    /// Writes arguments to the stack; `false` when they do not fit.
+    fn put_args(&mut self, base: usize, raw: &[u64]) -> bool {
+        let stack = self.exec.stack.as_ref().expect("prepared");
+        let fits = base + 8 * raw.len() <= stack.bytes;
+        if fits {
+            // SAFETY: checked to fit just now.
+            unsafe { core::ptr::copy_nonoverlapping(raw.as_ptr(), stack.base.as_ptr().add(base).cast::<u64>(), raw.len()) };
+        }
+        fits
+    }
+
     /// Runs until something happens that this store cannot settle by itself.
     fn run<P: Probe>(&mut self, probe: &mut P, instance: u32, from: From, sp: usize) -> Step {
         let handlers = self.select_code::<P>();
+        let threads = self.engine.config().eager_threads;
+        if threads > 0 && !P::TRACED && !self.has_code(instance) {
+            // What is too large is noticed when it is called.
+            let _ = self.translate(probe, InstanceId(instance), threads);
+        }
         let counted = P::TRACED || self.engine.config().fuel;
         let exec = &mut self.exec;
-        let (work, every) = (exec.fuel_base - exec.fuel, exec.meter.as_ref().map_or(UNLIMITED, |m| m.every));
-        // Fuel is handed out in slices, so that somebody can be told between two of them how far the run is.
-        let slice = if counted { exec.fuel.min(every) } else { exec.fuel };
+        let work = exec.work();
+        // Fuel is handed out in slices, so that between two of them others have a say.
+        let next = if let From::Pause(pause) = &from { pause.amount } else { 0 };
+        let slice = if counted { exec.first_slice(next) } else { exec.fuel };
         let mut reserve = exec.fuel - slice;
         let stack = exec.stack.as_ref().expect("prepared");
         let (stack_base, stack_bytes) = (stack.base.as_ptr(), stack.bytes);
@@ -438,6 +370,7 @@ impl Store {
             exit_acc: 0,
             exit_ip: std::ptr::null(),
             exit_sp: sp,
+            amount: 0,
             host: HostExit::default(),
             regs: Regs { ip: std::ptr::null(), sp, mem: std::ptr::null_mut(), acc: 0 },
             thrown: 0,
@@ -448,8 +381,13 @@ impl Store {
             let mut mem = (*cx.store).enter_instance(&mut cx, instance);
             let entry_of = |cx: &Cx, func: u32| *cx.entries.add(func as usize);
             let mut exit;
+            let mut acc = 0;
             let mut ip = match from {
                 From::Return { func, offset } => entry_of(&cx, func).code.add(offset as usize),
+                From::Pause(pause) => {
+                    acc = pause.acc;
+                    entry_of(&cx, pause.func).code.add(pause.at as usize)
+                }
                 From::Throw { func, offset, exception } => {
                     // The last word of the call.
                     let call = entry_of(&cx, func).code.add(offset as usize - 8);
@@ -472,19 +410,24 @@ impl Store {
                 cx.exit_ip = ip;
                 return (*cx.store).finish(probe, &cx, TRAP);
             }
-            let mut acc = 0;
-            let (mut refilled_at, mut more) = (None, every);
+            let charge = suspend::charge_of(&handlers);
             loop {
                 exit = dispatch(&mut cx, ip, sp, mem, acc);
-                if exit == TRAP && cx.trap == Some(TrapKind::OutOfFuel) && reserve > 0 {
-                    // What one slice is too small for gets twice as much, until it is enough.
-                    more = if refilled_at == Some(cx.work()) { more.saturating_mul(2) } else { every }.min(reserve);
-                    refilled_at = Some(cx.work());
-                    reserve -= more;
-                    (cx.fuel, cx.fuel_base, cx.trap) = (cx.fuel + more, cx.fuel_base + more, None);
-                    (ip, sp, acc) = (cx.exit_ip, cx.exit_sp, cx.exit_acc);
-                    mem = (*cx.store).next_slice(&mut cx);
-                    continue;
+                if exit == TRAP && cx.trap == Some(TrapKind::OutOfFuel) {
+                    cx.trap = None;
+                    let amount = suspend::amount_at(&cx, charge);
+                    let whole = suspend::is_charge(cx.exit_ip, charge);
+                    match (*cx.store).exec.next_slice(cx.work() as i64, amount - cx.fuel, reserve, whole) {
+                        Ok(more) => {
+                            reserve -= more;
+                            (cx.fuel, cx.fuel_base) = (cx.fuel + more, cx.fuel_base + more);
+                            (ip, sp, acc) = (cx.exit_ip, cx.exit_sp, cx.exit_acc);
+                            let running = cx.instance;
+                            mem = (*cx.store).enter_instance(&mut cx, running);
+                            continue;
+                        }
+                        Err(why) => return (*cx.store).pause::<P>(&cx, charge, amount, why),
+                    }
                 }
                 acc = 0;
                 if exit != TRANSLATE {
@@ -518,20 +461,16 @@ impl Store {
         }
     }
 
-    /// Between two slices of fuel: tells the meter, and gives the running instance's memory again.
-    fn next_slice(&mut self, cx: &mut Cx) -> *mut u8 {
-        if let Some(meter) = &self.exec.meter {
-            (meter.tell)(cx.work());
-        }
-        self.enter_instance(cx, cx.instance)
-    }
-
-    /// Writes the context's state back and turns an exit into a step.
-    fn finish<P: Probe>(&mut self, probe: &mut P, cx: &Cx, exit: u64) -> Step {
+    /// Writes the context's state back.
+    fn write_back(&mut self, cx: &Cx) {
         self.exec.fuel = self.exec.fuel_base - cx.work() as i64;
         // SAFETY: both point into the frame buffer.
         self.exec.depth = unsafe { cx.frames.offset_from(self.exec.frames.as_ptr()) } as usize;
-        let stack_base = self.exec.stack.as_ref().expect("prepared").base.as_ptr();
+    }
+
+    /// Turns an exit into a step.
+    fn finish<P: Probe>(&mut self, probe: &mut P, cx: &Cx, exit: u64) -> Step {
+        self.write_back(cx);
         match exit {
             DONE => {
                 let entry = self.exec.entries.pop().expect("what returns was entered");
@@ -545,15 +484,11 @@ impl Store {
             }
             HOST => {
                 // SAFETY: both point into the stack.
-                let sp = unsafe { cx.exit_sp.offset_from(stack_base) } as usize;
+                let sp = unsafe { cx.exit_sp.offset_from(self.stack_base()) } as usize;
                 let Func::Host { ty, import } = self.funcs[cx.host.callee as usize] else { unreachable!("only host functions leave") };
-                let types = self.types.get(ty).params();
-                // SAFETY: the arguments lie in the caller's frame.
-                let first = unsafe { cx.exit_sp.add(cx.host.args as usize) };
-                // SAFETY: likewise.
-                let raw = unsafe { core::slice::from_raw_parts(first.cast::<u64>(), slots_of(types) as usize) };
-                let args = Val::from_slots(types, raw);
-                self.exec.pending.push(Pending { exit: cx.host, instance: cx.instance, sp, import, ty, direct: false, key: typeid::of::<P>() });
+                let args = self.args_at(sp + cx.host.args as usize, ty);
+                let stop = Stop::Host { exit: cx.host, import, ty };
+                self.exec.pending.push(Pending { stop, instance: cx.instance, sp, placed: Placed::in_code::<P>() });
                 Step::HostCall(HostCall { import, args })
             }
             _ => self.trapped(probe, cx),
@@ -563,7 +498,8 @@ impl Store {
     fn trapped<P: Probe>(&mut self, probe: &mut P, cx: &Cx) -> Step {
         let kind = cx.trap.expect("a trap exit has a kind");
         let entry = self.exec.entries.pop().expect("what traps was entered");
-        let (backtrace, unspent) = self.backtrace(cx, entry.barrier);
+        let place = self.locate(cx.instance, cx.exit_ip);
+        let (backtrace, unspent) = self.backtrace(cx.instance, place, entry.barrier);
         // A block's work is charged when it begins; what comes after the operator that trapped was not done.
         self.exec.fuel += i64::from(unspent);
         self.exec.depth = entry.barrier;
@@ -575,7 +511,7 @@ impl Store {
     }
 
     /// The activations of the innermost entry, innermost first, and the work charged but not done in the one that trapped.
-    fn backtrace(&mut self, cx: &Cx, barrier: usize) -> (Vec<FrameInfo>, u32) {
+    fn backtrace(&mut self, instance: u32, place: Option<(u32, u32)>, barrier: usize) -> (Vec<FrameInfo>, u32) {
         let mut frames = Vec::new();
         let mut unspent = 0;
         let mut maps: FxHashMap<(u32, u32), Vec<Place>> = FxHashMap::default();
@@ -588,8 +524,8 @@ impl Store {
             frames.push(FrameInfo { func, name, offset: place.map_or(0, |p| p.offset as usize) });
             place.map_or(0, |p| p.unspent)
         };
-        if let Some((func, at)) = self.locate(cx.instance, cx.exit_ip) {
-            unspent = push(self, cx.instance, func, at, false);
+        if let Some((func, at)) = place {
+            unspent = push(self, instance, func, at, false);
         }
         for depth in (barrier + 1..self.exec.depth).rev() {
             let frame = self.exec.frames[depth];
@@ -612,7 +548,7 @@ impl Store {
     /// What catches exceptions in the code that a function has for the current probe type.
     fn handlers_of(&self, instance: u32, func: u32) -> Option<&Handlers> {
         let set = self.exec.codes.iter().find(|s| s.instance == instance && s.key == self.exec.current)?;
-        set.handlers.get(&func)
+        set.handlers.get(&func).map(|handlers| &**handlers)
     }
 
     /// Where the value stack begins.
@@ -622,13 +558,14 @@ impl Store {
 
     /// The map from a function's code to its operators, made again: traps are rare, and the map is large.
     fn map(&self, instance: u32, func: u32) -> Vec<Place> {
-        let traced = self.exec.codes.iter().any(|s| s.instance == instance && s.key == self.exec.current && s.traced);
+        let set = self.exec.codes.iter().find(|s| s.instance == instance && s.key == self.exec.current);
         let mut scratch = SiteTable::default();
-        let request = self.request(instance, func, traced, true, &mut scratch);
+        let Some(set) = set else { return Vec::new() };
+        let request = self.request(instance, func, set.shape, true, &mut scratch);
         translate(request).map_or_else(|_| Vec::new(), |code| code.places)
     }
 
-    fn request<'a>(&'a self, instance: u32, func: u32, traced: bool, mapped: bool, sites: &'a mut SiteTable) -> Request<'a> {
+    fn request<'a>(&'a self, instance: u32, func: u32, shape: Shape, mapped: bool, sites: &'a mut SiteTable) -> Request<'a> {
         let owner = &self.instances[instance as usize];
         let plan = self.exec.plans.get(&instance).cloned().unwrap_or_default();
         Request {
@@ -636,7 +573,8 @@ impl Store {
             func,
             type_ids: &owner.type_ids,
             counted: self.engine.config().fuel,
-            traced: traced.then_some((plan, sites)),
+            traced: shape.traced.then_some((plan, sites)),
+            operators: shape.operators,
             mapped,
         }
     }
@@ -645,12 +583,12 @@ impl Store {
     fn select_code<P: Probe>(&mut self) -> Arc<[Handler]> {
         let key = typeid::of::<P>();
         self.exec.current = key;
-        if let Some((_, table)) = self.exec.tables.iter().find(|t| t.0 == key) {
-            return table.clone();
+        if let Some(known) = self.exec.tables.iter().find(|t| t.key == key) {
+            return known.handlers.clone();
         }
-        let table = handler_table::<Committed, P>();
-        self.exec.tables.push((key, table.clone()));
-        table
+        let handlers = handler_table::<Committed, P>();
+        self.exec.tables.push(ProbeTable { key, shape: Shape::of::<P>(), handlers: handlers.clone() });
+        handlers
     }
 
     /// Makes `instance` the running one: points the context at its functions, globals and memory; gives the memory's base.
@@ -673,15 +611,21 @@ impl Store {
         }
     }
 
+    /// Whether an instance has code for the current probe type, or stubs.
+    fn has_code(&self, instance: u32) -> bool {
+        self.exec.codes.iter().any(|s| s.instance == instance && s.key == self.exec.current)
+    }
+
     /// The index of an instance's code for the current probe type; makes it, all stubs, if there is none.
     fn code_set(&mut self, instance: u32) -> usize {
         let key = self.exec.current;
         if let Some(found) = self.exec.codes.iter().position(|s| s.instance == instance && s.key == key) {
             return found;
         }
-        let translate_stub = self.exec.tables.iter().find(|t| t.0 == key).expect("selected").1[usize::from(single(Single::Translate))];
+        let selected = self.exec.tables.iter().find(|t| t.key == key).expect("selected");
+        let (translate_stub, shape) = (selected.handlers[usize::from(single(Single::Translate))], selected.shape);
         let module = &self.instances[instance as usize].module;
-        let stubs: Box<[[u64; 2]]> = (0..module.func_count()).map(|f| [translate_stub as usize as u64, u64::from(f)]).collect();
+        let stubs: Arc<[[u64; 2]]> = (0..module.func_count()).map(|f| [translate_stub as usize as u64, u64::from(f)]).collect();
         let entry = |(func, stub): (usize, &[u64; 2])| {
             let params = slots_of(module.func_type(func as u32).params());
             Entry { code: stub.as_ptr().cast(), frame_bytes: params * 8, params, zeroed: 0 }
@@ -689,32 +633,37 @@ impl Store {
         let entries = stubs.iter().enumerate().map(entry).collect();
         let bodies = (0..module.func_count()).map(|_| None).collect();
         let handlers = FxHashMap::default();
-        self.exec.codes.push(CodeSet { instance, key, traced: false, entries, bodies, handlers, stubs });
+        self.exec.codes.push(CodeSet { instance, key, shape, entries, bodies, handlers, stubs });
         self.exec.codes.len() - 1
     }
 
     /// Translates and links a function for the current probe type. `false` when its code is too large to be run.
     fn compile<P: Probe>(&mut self, instance: u32, func: u32, handlers: &[Handler]) -> bool {
         let mut sites = std::mem::take(&mut self.exec.sites);
-        let translated = translate(self.request(instance, func, P::TRACED, false, &mut sites));
+        let translated = translate(self.request(instance, func, Shape::of::<P>(), false, &mut sites));
         self.exec.sites = sites;
         let Ok(code) = translated else { return false };
+        self.link(instance, func, code, handlers);
+        true
+    }
+
+    /// Gives a function its code for the current probe type.
+    fn link(&mut self, instance: u32, func: u32, code: Code, handlers: &[Handler]) {
         let set = self.code_set(instance);
         let set = &mut self.exec.codes[set];
-        set.traced = P::TRACED;
         let mut words = code.words.into_boxed_slice();
         for at in code.headers {
             let word = &mut words[at as usize];
             *word = handlers[*word as usize] as usize as u64;
         }
+        let words: Arc<[u64]> = words.into();
         let entry = Entry { code: words.as_ptr().cast(), frame_bytes: code.frame_bytes, params: code.params, zeroed: code.zeroed };
         set.entries[func as usize] = entry;
         set.bodies[func as usize] = Some(words);
         if !code.handlers.is_empty() {
-            set.handlers.insert(func, code.handlers);
+            set.handlers.insert(func, Arc::new(code.handlers));
         }
         debug_assert_eq!(set.stubs[func as usize][1], u64::from(func));
-        true
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) fn decode(engine: &Engine, bytes: &[u8]) -> Result<ModuleInner, Error
         bodies: Vec::new(),
         custom_sections: Vec::new(),
         names: Default::default(),
+        hash: Default::default(),
     };
     for payload in Parser::new(0).parse_all(bytes) {
         inner.read(payload?, bytes)?;

@@ -157,14 +157,15 @@ fn operator_at(bytes: &[u8], offset: usize) -> Option<String> {
 }
 
 /// `V128Load8Lane { .. }` → `v128.load8_lane`.
-fn operator_name(operator: &Operator<'_>) -> String {
+pub(super) fn operator_name(operator: &Operator<'_>) -> String {
     let debug = format!("{operator:?}");
     let camel = debug.split([' ', '{', '(']).next().unwrap_or(&debug);
     let shape = camel.char_indices().skip(1).find(|(_, c)| c.is_ascii_uppercase()).map_or(camel.len(), |(i, _)| i);
     let (first, rest) = camel.split_at(shape);
     let mut name = first.to_ascii_lowercase();
     let typed = name.len() > 1 && name.starts_with(['i', 'f', 'v']) && name.as_bytes()[1].is_ascii_digit();
-    let dotted = typed || matches!(first, "Memory" | "Ref" | "Struct" | "Array" | "Table" | "Atomic");
+    let dotted = typed
+        || matches!(first, "Memory" | "Ref" | "Struct" | "Array" | "Table" | "Atomic" | "Local" | "Global" | "Data" | "Elem");
     for (i, c) in rest.char_indices() {
         if c.is_ascii_uppercase() {
             name.push(if i == 0 && dotted { '.' } else { '_' });

@@ -39,7 +39,7 @@ impl Store {
         if !self.is_of(init, ty.element) {
             return Err(Error::BadWrite(format!("a table of {} cannot hold {init}", ty.element)));
         }
-        self.check_exceptions(&[init])?;
+        self.check_references(&[init])?;
         let table = Table::filled(ty, init.raw(), &self.engine.config().limits)?;
         self.tables.push(Box::new(table));
         Ok(TableId(self.tables.len() as u32 - 1))
@@ -53,7 +53,7 @@ impl Store {
         if !self.is_of(init, ty.content) {
             return Err(Error::BadWrite(format!("a global of type {} cannot hold {init}", ty.content)));
         }
-        self.check_exceptions(&[init])?;
+        self.check_references(&[init])?;
         Ok(self.add_global(ty, init.bits()))
     }
 
@@ -112,11 +112,80 @@ impl Store {
         if let Some(Extern::Func(func)) = self.export(instance, name) {
             return Ok(func);
         }
+        Err(self.unknown_export(instance, "function", name, |item| matches!(item, ExportItem::Func(_))))
+    }
+
+    /// The memory that an instance exports under this name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownExport`], which lists the memories that there are.
+    pub fn exported_memory(&self, instance: InstanceId, name: &str) -> Result<MemoryId, Error> {
+        match self.export(instance, name) {
+            Some(Extern::Memory(memory)) => Ok(memory),
+            _ => Err(self.unknown_export(instance, "memory", name, |item| matches!(item, ExportItem::Memory(_)))),
+        }
+    }
+
+    /// The table that an instance exports under this name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownExport`], which lists the tables that there are.
+    pub fn exported_table(&self, instance: InstanceId, name: &str) -> Result<TableId, Error> {
+        match self.export(instance, name) {
+            Some(Extern::Table(table)) => Ok(table),
+            _ => Err(self.unknown_export(instance, "table", name, |item| matches!(item, ExportItem::Table(_)))),
+        }
+    }
+
+    /// The global that an instance exports under this name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownExport`], which lists the globals that there are.
+    pub fn exported_global(&self, instance: InstanceId, name: &str) -> Result<GlobalId, Error> {
+        match self.export(instance, name) {
+            Some(Extern::Global(global)) => Ok(global),
+            _ => Err(self.unknown_export(instance, "global", name, |item| matches!(item, ExportItem::Global(_)))),
+        }
+    }
+
+    fn unknown_export(&self, instance: InstanceId, kind: &'static str, name: &str, is_of_kind: impl Fn(ExportItem) -> bool) -> Error {
         let exports = self.module(instance).exports().iter();
-        let funcs: Vec<&str> =
-            exports.filter(|e| matches!(e.item, ExportItem::Func(_))).map(|e| e.name.as_str()).take(40).collect();
-        let available = if funcs.is_empty() { "no functions".into() } else { funcs.join(", ") };
-        Err(Error::UnknownExport { kind: "function", name: name.into(), available })
+        let names: Vec<&str> = exports.filter(|e| is_of_kind(e.item)).map(|e| e.name.as_str()).take(40).collect();
+        let plural = match kind {
+            "memory" => "no memories".to_owned(),
+            kind => format!("no {kind}s"),
+        };
+        let available = if names.is_empty() { plural } else { names.join(", ") };
+        Error::UnknownExport { kind, name: name.into(), available }
+    }
+
+    /// The instance that made the innermost host call that is pending; `None` when the host did, or nothing is.
+    pub fn caller(&self) -> Option<InstanceId> {
+        self.exec.caller()
+    }
+
+    /// Copies bytes out of a memory.
+    ///
+    /// # Errors
+    /// When they are not all inside.
+    pub fn read(&self, memory: MemoryId, at: u64, into: &mut [u8]) -> Result<(), Error> {
+        let bytes = self.memory(memory);
+        let outside = || Error::OutOfBounds { at, len: into.len(), size: bytes.len() };
+        let place = usize::try_from(at).ok().and_then(|at| bytes.get(at..at.checked_add(into.len())?));
+        into.copy_from_slice(place.ok_or_else(outside)?);
+        Ok(())
+    }
+
+    /// Copies bytes into a memory.
+    ///
+    /// # Errors
+    /// When they would not all be inside; then none is written.
+    pub fn write(&mut self, memory: MemoryId, at: u64, from: &[u8]) -> Result<(), Error> {
+        let bytes = self.memory_mut(memory);
+        let size = bytes.len();
+        let place = usize::try_from(at).ok().and_then(|at| bytes.get_mut(at..at.checked_add(from.len())?));
+        place.ok_or(Error::OutOfBounds { at, len: from.len(), size })?.copy_from_slice(from);
+        Ok(())
     }
 
     /// What an index of an instance's module stands for.
@@ -218,7 +287,7 @@ impl Store {
         if !ty.mutable || !self.is_of(value, ty.content) {
             return Err(Error::BadWrite(format!("a {} cannot be set to {value}", ExternType::Global(ty))));
         }
-        self.check_exceptions(&[value])?;
+        self.check_references(&[value])?;
         self.globals[global.index()].set(value.bits());
         Ok(())
     }
@@ -235,7 +304,7 @@ impl Store {
     /// # Errors
     /// Beyond the table's end, or for a value of another type.
     pub fn table_set(&mut self, table: TableId, index: u64, value: Val) -> Result<(), Error> {
-        self.check_exceptions(&[value])?;
+        self.check_references(&[value])?;
         let element = self.tables[table.index()].ty.element;
         if !self.is_of(value, element) {
             return Err(Error::BadWrite(format!("a table of {element} cannot hold {value}")));
@@ -256,7 +325,7 @@ impl Store {
 
     /// Grows a table by `delta` elements that hold `init`; the former size, or `None` when a maximum or the type forbids it.
     pub fn table_grow(&mut self, table: TableId, delta: u64, init: Val) -> Option<u64> {
-        self.check_exceptions(&[init]).ok()?;
+        self.check_references(&[init]).ok()?;
         let fits = self.is_of(init, self.tables[table.index()].ty.element);
         fits.then(|| self.tables[table.index()].grow(delta, init.raw()))?
     }

@@ -57,6 +57,35 @@ impl Exceptions {
         self.kept.get(&ExnId::from_raw(raw)?)
     }
 
+    /// All that are kept, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ExnId, &Exception)> {
+        self.kept.iter().map(|(id, exception)| (*id, exception))
+    }
+
+    /// The same exceptions, which no trap keeps.
+    pub(super) fn copy(&self) -> Exceptions {
+        let copy = |(id, e): (&ExnId, &Exception)| (*id, Exception { tag: e.tag, payload: e.payload.clone(), pin: None });
+        Exceptions { kept: self.kept.iter().map(copy).collect(), ..*self }
+    }
+
+    /// The number of the next one.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Puts an exception back; `false` when its number is taken.
+    pub(super) fn insert(&mut self, id: u64, tag: TagId, payload: Box<[u64]>) -> bool {
+        let exception = Exception { tag, payload, pin: None };
+        self.bytes += exception.bytes();
+        self.kept.insert(ExnId(id), exception).is_none()
+    }
+
+    /// Sets the number of the next one; `false` when one that is kept has it or a later one.
+    pub(super) fn set_next(&mut self, next: u64) -> bool {
+        self.next = next;
+        next < 1 << 48 && self.kept.keys().all(|id| id.0 < next)
+    }
+
     /// Keeps an exception for as long as the result lives.
     pub(crate) fn pin(&mut self, raw: u64) -> Option<Pinned> {
         let id = ExnId::from_raw(raw)?;
@@ -119,10 +148,15 @@ impl Store {
         exceptions.bytes = exceptions.kept.values().map(Exception::bytes).sum();
     }
 
-    /// Checks that values that the host hands over refer to no exception that was freed.
-    pub(crate) fn check_exceptions(&self, values: &[Val]) -> Result<(), Error> {
-        let is_gone = |value: &Val| matches!(value, Val::ExnRef(Some(id)) if !self.exceptions.kept.contains_key(id));
+    /// Checks that values that the host hands over refer to functions that there are, and to no exception that was freed.
+    pub(crate) fn check_references(&self, values: &[Val]) -> Result<(), Error> {
+        let is_gone = |value: &Val| match value {
+            Val::ExnRef(Some(id)) => !self.exceptions.kept.contains_key(id),
+            Val::FuncRef(Some(id)) => id.index() >= self.funcs.len(),
+            _ => false,
+        };
         match values.iter().find(|value| is_gone(value)) {
+            Some(value @ Val::FuncRef(_)) => Err(Error::BadWrite(format!("{value} is no function of this store"))),
             Some(value) => Err(Error::BadWrite(format!("{value} is no exception of this store, or it was freed"))),
             None => Ok(()),
         }

@@ -150,7 +150,7 @@ impl Store {
         }
     }
 
-    fn elem_refs(&self, instance: &Instance, items: &ElemItems) -> Arc<[u64]> {
+    pub(super) fn elem_refs(&self, instance: &Instance, items: &ElemItems) -> Arc<[u64]> {
         match items {
             ElemItems::Funcs(funcs) => funcs.iter().map(|func| raw_func(instance.funcs[*func as usize])).collect(),
             ElemItems::Exprs(exprs) => exprs.iter().map(|expr| self.eval(instance, expr) as u64).collect(),

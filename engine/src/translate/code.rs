@@ -24,6 +24,8 @@ pub(crate) struct Place {
     pub(crate) offset: u32,
     /// Work that its block charged in advance for operators after it.
     pub(crate) unspent: u32,
+    /// A charge with nothing in the accumulator: code for any probe may go on here.
+    pub(crate) is_safe: bool,
 }
 
 /// A position in the code: the word index of an instruction's header.
@@ -40,6 +42,7 @@ pub(super) struct Taken {
 pub(super) struct Emitter {
     words: Vec<u64>,
     headers: Vec<Pos>,
+    func: u32,
     counted: bool,
     places: Option<Vec<(Place, u32)>>,
     /// Module offset of the current operator.
@@ -52,10 +55,11 @@ pub(super) struct Emitter {
 }
 
 impl Emitter {
-    pub(super) fn new(counted: bool, mapped: bool) -> Emitter {
+    pub(super) fn new(func: u32, counted: bool, mapped: bool) -> Emitter {
         Emitter {
             words: Vec::new(),
             headers: Vec::new(),
+            func,
             counted,
             places: mapped.then(Vec::new),
             offset: 0,
@@ -92,7 +96,7 @@ impl Emitter {
         if let Some(places) = &mut self.places {
             let spent = if self.charge.is_some() { self.count } else { u32::MAX };
             let block = self.block_totals.len() as u32;
-            places.push((Place { at, offset: self.offset, unspent: spent }, block));
+            places.push((Place { at, offset: self.offset, unspent: spent, is_safe: false }, block));
         }
         at
     }
@@ -144,13 +148,16 @@ impl Emitter {
         Some(taken)
     }
 
-    /// Counts the current operator: opens a block of straight-line code if none is open.
-    pub(super) fn count_operator(&mut self) {
+    /// Counts the current operator: opens a block of straight-line code if none is open. `holds`: the accumulator is in use.
+    pub(super) fn count_operator(&mut self, holds: bool) {
         if self.counted {
             if self.charge.is_none() {
                 self.count = 0;
-                let at = self.single(Single::Charge, &[0]);
+                let at = self.single(Single::Charge, &[0, self.func]);
                 self.charge = Some(at);
+                if let Some((place, _)) = self.places.as_mut().and_then(|places| places.last_mut()) {
+                    place.is_safe = !holds;
+                }
             }
             self.count += 1;
         }

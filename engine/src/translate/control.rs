@@ -25,6 +25,8 @@ pub(super) struct Control {
     pub(super) entered: bool,
     /// Its number in the function, in binary order.
     number: u32,
+    /// How many loops that report their iterations are around its contents, itself included.
+    reporting: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +80,7 @@ impl<'t> Translator<'t> {
             catch_fixups: Vec::new(),
             entered: true,
             number: 0,
+            reporting: 0,
         });
     }
 
@@ -117,7 +120,10 @@ impl<'t> Translator<'t> {
         let height = if self.reachable { self.values.len() - params } else { self.values.len() };
         self.controls_count += 1;
         let number = self.controls_count;
-        self.controls.push(Control { kind, ty, height, params, results, fixups: Vec::new(), catch_fixups: Vec::new(), entered: self.reachable, number });
+        let around = self.controls.last().map_or(0, |outer| outer.reporting);
+        let reporting = around + u32::from(matches!(kind, Kind::Loop { reports: true, .. }));
+        let (fixups, catch_fixups, entered) = (Vec::new(), Vec::new(), self.reachable);
+        self.controls.push(Control { kind, ty, height, params, results, fixups, catch_fixups, entered, number, reporting });
     }
 
     pub(super) fn block(&mut self, ty: BlockType) {
@@ -319,8 +325,23 @@ impl<'t> Translator<'t> {
         let label = self.controls[index].branch_label();
         let in_place = first == self.controls[index].height
             && self.values[first..].iter().enumerate().all(|(i, v)| v.home == Home::Canonical && !self.flow_clears(label, i, v));
-        let reports = self.controls[index + 1..].iter().any(|c| matches!(c.kind, Kind::Loop { reports: true, .. }));
-        index > 0 && (arity == 0 || in_place) && !reports
+        index > 0 && (arity == 0 || in_place) && self.reporting_count(index) == 0
+    }
+
+    /// How many loops inside of a control, around this place, report their iterations.
+    fn reporting_count(&self, index: usize) -> u32 {
+        self.controls.last().map_or(0, |innermost| innermost.reporting) - self.controls[index].reporting
+    }
+
+    /// The loops inside of a control that report their iterations, innermost first, by ordinal.
+    pub(super) fn reporting_inside(&self, index: usize) -> impl Iterator<Item = u32> {
+        // Nobody looks through deep nests in vain.
+        let count = self.reporting_count(index);
+        let loops = self.controls[index + 1..].iter().rev().filter_map(|control| match control.kind {
+            Kind::Loop { ordinal, reports: true, .. } => Some(ordinal),
+            _ => None,
+        });
+        loops.take(count as usize)
     }
 
     /// Points the branch at `at` to a control's label, now or when it is known.
@@ -353,10 +374,9 @@ impl<'t> Translator<'t> {
             to += self.values[i].slots();
         }
         self.clear_flow(self.controls[index].branch_label(), first, arity, base);
-        for inner in (index + 1..self.controls.len()).rev() {
-            if let Kind::Loop { ordinal, reports: true, .. } = self.controls[inner].kind {
-                self.code.single(Single::LoopExit, &[self.func, ordinal]);
-            }
+        let left: Vec<u32> = self.reporting_inside(index).collect();
+        for ordinal in left {
+            self.code.single(Single::LoopExit, &[self.func, ordinal]);
         }
         let jump = self.code.single(Single::Jump, &[0]);
         self.link(jump, index);

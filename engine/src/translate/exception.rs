@@ -77,10 +77,7 @@ impl Translator<'_> {
         let mut target = 0;
         let mut exits = Vec::new();
         if index > 0 {
-            exits.extend(self.controls[index + 1..].iter().rev().filter_map(|control| match control.kind {
-                Kind::Loop { ordinal, reports: true, .. } => Some(ordinal),
-                _ => None,
-            }));
+            exits.extend(self.reporting_inside(index));
         }
         let clauses = self.handlers.regions[region as usize].clauses.len();
         match &mut self.controls[index].kind {

@@ -50,6 +50,8 @@ pub(crate) struct Request<'a> {
     pub(crate) counted: bool,
     /// Emit events: the plan, and where sites are handed out.
     pub(crate) traced: Option<(Arc<TracePlan>, &'a mut SiteTable)>,
+    /// Emit an event for every operator of traced code.
+    pub(crate) operators: bool,
     /// Also return the map from code to operators.
     pub(crate) mapped: bool,
 }
@@ -78,6 +80,10 @@ struct Translator<'a> {
     /// Loops seen so far.
     loops: u32,
     handlers: Handlers,
+    /// An event for every operator.
+    operators: bool,
+    /// Every operator is a block of its own, before which all values are in slots.
+    single_step: bool,
     tracing: Option<Tracing<'a>>,
 }
 
@@ -89,7 +95,7 @@ const PASSES_MAX: usize = 8;
 /// # Errors
 /// Only on input that validation would have refused, or that outgrows the code's 32-bit fields.
 pub(crate) fn translate(request: Request<'_>) -> Result<Code, Error> {
-    let Request { module, func, type_ids, counted, traced, mapped } = request;
+    let Request { module, func, type_ids, counted, traced, operators, mapped } = request;
     let range = module.func_body(func).expect("only functions with a body are translated");
     let bytes = &module.bytes()[range.clone()];
     let body = FunctionBody::new(BinaryReader::new(bytes, range.start));
@@ -103,7 +109,7 @@ pub(crate) fn translate(request: Request<'_>) -> Result<Code, Error> {
         add_locals(&mut local_slots, ty == wasmparser::ValType::V128, count);
     }
     let locals = local_slots.len() as u32 - 1;
-    let given = Given { module, func, type_ids, params, local_slots: &local_slots, mapped };
+    let given = Given { module, func, type_ids, params, local_slots: &local_slots, operators, mapped };
     let Some((plan, sites)) = traced else { return pass(&given, &body, counted, None) };
     let survey = Survey::of(module, func, locals, &plan, &body).map_err(invalid)?;
     let (mut holders, before) = (Holders::new(plan.everything), sites.len());
@@ -128,19 +134,20 @@ struct Given<'a> {
     /// Slots of parameters.
     params: u32,
     local_slots: &'a [u32],
+    operators: bool,
     mapped: bool,
 }
 
 /// One pass over a function's operators.
 fn pass(given: &Given<'_>, body: &FunctionBody<'_>, counted: bool, tracing: Option<Tracing<'_>>) -> Result<Code, Error> {
-    let Given { module, func, type_ids, params, local_slots, mapped } = *given;
+    let Given { module, func, type_ids, params, local_slots, operators, mapped } = *given;
     let slots = end_of(local_slots);
     let mut translator = Translator {
         module,
         func,
         type_ids,
         canonicalize: module.engine().config().canonicalize_nans,
-        code: code::Emitter::new(counted, mapped),
+        code: code::Emitter::new(func, counted, mapped),
         local_slots,
         values: Vec::new(),
         flushed: 0,
@@ -152,6 +159,8 @@ fn pass(given: &Given<'_>, body: &FunctionBody<'_>, counted: bool, tracing: Opti
         reachable: true,
         loops: 0,
         handlers: Handlers::default(),
+        operators,
+        single_step: module.engine().config().single_step,
         tracing,
     };
     translator.handlers.follows_results = translator.follows_results();

@@ -3,7 +3,7 @@
 use wasmparser::{MemArg, Operator};
 
 use super::Translator;
-use super::stack::{Home, Value, Width};
+use super::stack::{Holder, Home, Value, Width};
 use crate::isa::{self, BinaryOp, LoadKind, Operand, Single, StoreKind, UnaryOp, for_each_binary, for_each_unary};
 
 macro_rules! width {
@@ -101,7 +101,15 @@ impl Translator<'_> {
         self.code.offset = offset;
         self.begin_site();
         if self.reachable && !is_marker(op) {
-            self.code.count_operator();
+            if self.single_step {
+                self.flush();
+                self.code.close_block();
+            }
+            self.code.count_operator(self.holder != Holder::Nothing);
+            if self.operators {
+                let site = self.site();
+                self.code.single(Single::Operator, &[site]);
+            }
         }
         match op {
             Operator::Block { blockty } => self.block(*blockty),

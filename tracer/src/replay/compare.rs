@@ -12,6 +12,7 @@ pub(super) fn describe_step(step: &Step) -> String {
     match step {
         Step::Returned(_) => "a return".to_string(),
         Step::HostCall(call) => format!("a call of host function {}", call.import),
+        Step::Suspended(why) => format!("a suspension ({why:?})"),
         Step::Trapped(trap) => format!("a trap: {}", trap.kind()),
     }
 }

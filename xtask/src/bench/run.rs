@@ -71,7 +71,7 @@ pub fn run(name: &str, cases: &[String], rounds: Option<usize>, build: bool) -> 
 /// All rounds of one case. Every subject runs once a round, a denominator twice; the order turns, and every second round
 /// goes backwards, so that neither side of a ratio always runs first.
 fn run_case(suite: &Suite, case: &Case, rounds: usize, work: &Path, put: &mut impl FnMut(&Line) -> Result<()>) -> Result<()> {
-    let entries = entries(suite);
+    let entries = entries(suite, case.name);
     let mut first: Option<Sample> = None;
     for round in 0..rounds {
         for (place, index) in order(entries.len(), round).into_iter().enumerate() {
@@ -89,10 +89,11 @@ fn run_case(suite: &Suite, case: &Case, rounds: usize, work: &Path, put: &mut im
 }
 
 /// The processes of a round: each subject, and the twin of each denominator.
-fn entries(suite: &Suite) -> Vec<Entry> {
-    let twins = suite.subjects.iter().filter(|subject| suite.ratios.iter().any(|(_, d)| *d == subject.name));
+fn entries(suite: &Suite, case: &str) -> Vec<Entry> {
+    let runs = |subject: &&'static Subject| !subject.fails.contains(&case);
+    let twins = suite.subjects.iter().filter(runs).filter(|subject| suite.ratios.iter().any(|(_, d)| *d == subject.name));
     let twins = twins.map(|subject| Entry { subject, twin: true });
-    suite.subjects.iter().map(|subject| Entry { subject, twin: false }).chain(twins).collect()
+    suite.subjects.iter().filter(runs).map(|subject| Entry { subject, twin: false }).chain(twins).collect()
 }
 
 /// A turned order of `0..count`, backwards in odd rounds.
@@ -119,6 +120,7 @@ fn run_process(case: &Case, entry: &Entry, round: usize, place: usize, work: &Pa
     for arg in entry.subject.args {
         let module = case.request.map(|(program, _)| worksp_fixtures::path(&program.name)).transpose()?.unwrap_or_default();
         let arg = arg.replace("{request}", &case.recording.to_string_lossy()).replace("{module}", &module.to_string_lossy());
+        let arg = arg.replace("{kernel}", &suite::kernel(case.name).to_string_lossy());
         command.arg(arg.replace("{case}", case.name).replace("{scratch}", &scratch.path().to_string_lossy()));
     }
     if let Some((_, request)) = case.request.filter(|_| entry.subject.record_options) {
@@ -179,6 +181,9 @@ fn files(suite: &Suite, cases: &[Case]) -> Result<BTreeMap<String, PathBuf>> {
     for (program, _) in cases.iter().filter_map(|case| case.request) {
         files.insert(format!("{}.wasm", program.name), worksp_fixtures::path(&program.name)?);
     }
+    for case in cases.iter().filter(|_| suite.kernels) {
+        files.insert(format!("{}.wasm", case.name), suite::kernel(case.name));
+    }
     for subject in suite.subjects {
         let path = binary_path(subject.binary)?;
         files.insert(path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path);
@@ -193,6 +198,7 @@ fn binary_path(binary: Binary) -> Result<PathBuf> {
         Binary::Xtask => this,
         Binary::Subject => this.with_file_name("subject"),
         Binary::Worksp => this.with_file_name("worksp"),
+        Binary::Peers => peers_target(&this)?.join("release/worksp-peers"),
     })
 }
 
@@ -200,7 +206,19 @@ fn build_binaries(suite: &Suite) -> Result<()> {
     if suite.subjects.iter().all(|subject| subject.binary == Binary::Xtask) {
         return Ok(());
     }
-    sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "--workspace", "--bins"]))
+    sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "--workspace", "--bins"]))?;
+    if suite.subjects.iter().any(|subject| subject.binary == Binary::Peers) {
+        let target = peers_target(&std::env::current_exe().context("cannot tell where xtask lies")?)?;
+        let manifest = worksp_fixtures::fixtures_dir().with_file_name("differential").join("peers/Cargo.toml");
+        sh::loud(Command::new("cargo").args(["build", "--release", "--quiet", "--locked", "--manifest-path"]).arg(manifest).arg("--target-dir").arg(target))?;
+    }
+    Ok(())
+}
+
+/// Peers are a workspace of their own: its target directory is beside the profile's.
+fn peers_target(this: &Path) -> Result<PathBuf> {
+    let target = this.ancestors().nth(2).context("xtask lies in no target directory")?;
+    Ok(target.join("peers"))
 }
 
 /// The middle value; the mean of the two middle ones when their number is even.

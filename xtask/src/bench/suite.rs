@@ -1,5 +1,7 @@
 //! The suites, as data.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 
 /// One way to do a case's work; a command of its own.
@@ -8,10 +10,13 @@ pub struct Subject {
     pub name: &'static str,
     /// The binary, built in release by the harness.
     pub binary: Binary,
-    /// Its arguments: `{request}` is the case's recording, `{module}` its module, `{case}` its name, `{scratch}` an empty directory.
+    /// Its arguments: `{request}` is the case's recording, `{module}` its module, `{kernel}` the kernel of its name, `{case}` its name,
+    /// `{scratch}` an empty directory.
     pub args: &'static [&'static str],
     /// Whether the case's options of `worksp record` follow (`--dir`, `--invoke`, … and arguments).
     pub record_options: bool,
+    /// Cases that it is known to fail in; it does not run there.
+    pub fails: &'static [&'static str],
 }
 
 /// A binary of this workspace.
@@ -21,6 +26,8 @@ pub enum Binary {
     Subject,
     /// `worksp` itself, as a user runs it: the whole process is the time, its JSON has the work.
     Worksp,
+    /// `worksp-peers`: engines that are built apart.
+    Peers,
     /// `xtask` itself, for the harness's own check.
     Xtask,
 }
@@ -35,6 +42,8 @@ pub struct Suite {
     pub cases: &'static [&'static str],
     /// Whether each case is a request, recorded once before the first round.
     pub recorded: bool,
+    /// Whether each case is a kernel of fixtures/peers.
+    pub kernels: bool,
     /// The subjects.
     pub subjects: &'static [Subject],
     /// Numerator and denominator, by name.
@@ -44,12 +53,19 @@ pub struct Suite {
 }
 
 const fn subject(name: &'static str, args: &'static [&'static str]) -> Subject {
-    Subject { name, binary: Binary::Subject, args, record_options: false }
+    Subject { name, binary: Binary::Subject, args, record_options: false, fails: &[] }
 }
 
 const fn native(name: &'static str, args: &'static [&'static str]) -> Subject {
-    Subject { name, binary: Binary::Subject, args, record_options: true }
+    Subject { name, binary: Binary::Subject, args, record_options: true, fails: &[] }
 }
+
+const fn peer(name: &'static str, args: &'static [&'static str]) -> Subject {
+    Subject { name, binary: Binary::Peers, args, record_options: false, fails: &[] }
+}
+
+/// The kernels of fixtures/peers.
+const KERNELS: &[&str] = &["fib", "sieve", "matmul", "sha256", "lz", "vm6502", "qsort", "hash", "crc32", "indirect", "nbody"];
 
 const SUITES: &[Suite] = &[
     Suite {
@@ -57,15 +73,64 @@ const SUITES: &[Suite] = &[
         about: "What observing a request costs: native Wasmtime, recording, and the engine plain, counting and tracing; wasmi replays the same recording. `trace` is the whole command, from reading the recording to the printed ladder; the others are timed without compilation and set-up.",
         cases: &["cpython", "resvg", "quickjs"],
         recorded: true,
+        kernels: false,
         subjects: &[
             native("native", &["native", "{module}"]),
             native("record", &["record", "{module}", "-o", "{scratch}/again.wspr"]),
             subject("plain", &["plain", "{request}"]),
             subject("counting", &["counting", "{request}"]),
-            Subject { name: "trace", binary: Binary::Worksp, args: &["trace", "{request}", "-o", "{scratch}/run.wspt", "--json"], record_options: false },
+            Subject { name: "trace", binary: Binary::Worksp, args: &["trace", "{request}", "-o", "{scratch}/run.wspt", "--json"], record_options: false, fails: &[] },
             subject("wasmi", &["wasmi", "{request}"]),
         ],
         ratios: &[("record", "native"), ("plain", "native"), ("counting", "native"), ("trace", "native"), ("wasmi", "native"), ("plain", "wasmi")],
+        rounds: 5,
+    },
+    Suite {
+        name: "kernels",
+        about: "Kernels that import nothing, each engine's time for the same call, without compilation: this engine plain, counting fuel, under a probe that counts work and under one that appends every access to a buffer; wasmi, stitch, and Wasmtime's Cranelift, Winch and Pulley.",
+        cases: KERNELS,
+        recorded: false,
+        kernels: true,
+        subjects: &[
+            subject("plain", &["kernel", "plain", "{kernel}"]),
+            subject("fuel", &["kernel", "fuel", "{kernel}"]),
+            subject("counting", &["kernel", "counting", "{kernel}"]),
+            subject("appending", &["kernel", "appending", "{kernel}"]),
+            subject("wasmi", &["kernel", "wasmi", "{kernel}"]),
+            // It panics there.
+            Subject { fails: &["lz"], ..peer("stitch", &["stitch", "{kernel}"]) },
+            peer("cranelift", &["cranelift", "{kernel}"]),
+            peer("winch", &["winch", "{kernel}"]),
+            peer("pulley", &["pulley", "{kernel}"]),
+        ],
+        ratios: &[("plain", "wasmi"), ("fuel", "plain"), ("counting", "plain"), ("appending", "plain"), ("plain", "cranelift"), ("stitch", "wasmi"), ("winch", "wasmi"), ("pulley", "wasmi")],
+        rounds: 7,
+    },
+    Suite {
+        name: "translation",
+        about: "Loading CPython's module (25 MB): validation only, as before a lazy start, and with all functions translated, by one thread and by two.",
+        cases: &["cpython"],
+        recorded: true,
+        kernels: false,
+        subjects: &[
+            subject("lazy", &["translate", "{module}"]),
+            subject("eager", &["translate", "{module}", "--threads", "1"]),
+            subject("eager2", &["translate", "{module}", "--threads", "2"]),
+        ],
+        ratios: &[("eager", "lazy"), ("eager2", "eager")],
+        rounds: 5,
+    },
+    Suite {
+        name: "suspension",
+        about: "A run that stops and goes on a million times, out of fuel and at host calls: microseconds for one are seconds here.",
+        cases: &["million"],
+        recorded: false,
+        kernels: false,
+        subjects: &[
+            subject("fuel", &["suspend"]),
+            subject("host", &["suspend", "--host"]),
+        ],
+        ratios: &[("host", "fuel")],
         rounds: 5,
     },
     Suite {
@@ -73,14 +138,20 @@ const SUITES: &[Suite] = &[
         about: "The harness's own check: twice the work must cost twice the time, and the same work once.",
         cases: &["spin"],
         recorded: false,
+        kernels: false,
         subjects: &[
-            Subject { name: "once", binary: Binary::Xtask, args: &["spin", "200000000"], record_options: false },
-            Subject { name: "twice", binary: Binary::Xtask, args: &["spin", "400000000"], record_options: false },
+            Subject { name: "once", binary: Binary::Xtask, args: &["spin", "200000000"], record_options: false, fails: &[] },
+            Subject { name: "twice", binary: Binary::Xtask, args: &["spin", "400000000"], record_options: false, fails: &[] },
         ],
         ratios: &[("twice", "once")],
         rounds: 5,
     },
 ];
+
+/// Where a kernel's module is.
+pub fn kernel(name: &str) -> PathBuf {
+    worksp_fixtures::fixtures_dir().join("peers").join(format!("{name}.wasm"))
+}
 
 /// The suites' names.
 pub fn names() -> Vec<&'static str> {
@@ -109,6 +180,9 @@ mod tests {
                 for name in [numerator, denominator] {
                     assert!(suite.subjects.iter().any(|subject| subject.name == *name), "{}: {name}", suite.name);
                 }
+            }
+            for case in suite.cases.iter().filter(|_| suite.kernels) {
+                assert!(kernel(case).is_file(), "{case}");
             }
             for case in suite.cases.iter().filter(|_| suite.recorded) {
                 assert!(worksp_fixtures::programs().iter().any(|p| p.requests.iter().any(|r| r.name == *case)), "{case}");
