@@ -28,10 +28,10 @@ fn suspended(engine: &Engine, module: &Module, fuel: u64) -> Store {
     store
 }
 
-#[test]
-fn a_store_may_be_saved_at_every_pause() {
+/// `run(30)`, saved and restored at every pause; what it gives, and how often it was saved.
+fn saved_at_every_pause(text: &str) -> (Step, u32) {
     let engine = engine();
-    let module = Module::from_text(&engine, PROGRAM).expect("valid");
+    let module = Module::from_text(&engine, text).expect("valid");
     let mut whole = suspended(&engine, &module, 20);
     whole.set_fuel(1 << 40);
     let expected = (whole.proceed(&mut NoProbe), whole.work());
@@ -50,8 +50,44 @@ fn a_store_may_be_saved_at_every_pause() {
             step => break step,
         }
     };
-    assert_eq!((step, store.work()), expected);
+    assert_eq!((&step, store.work()), (&expected.0, expected.1));
+    (step.expect("it goes on"), saves)
+}
+
+#[test]
+fn a_store_may_be_saved_at_every_pause() {
+    let (_, saves) = saved_at_every_pause(PROGRAM);
     assert!(saves > 60, "{saves}");
+}
+
+#[test]
+fn memories_tables_and_references_of_every_kind_are_kept() {
+    let text = r#"(module
+        (type $leaf (func (param i32) (result i32)))
+        (type $outer (func (param (ref $leaf) i32) (result i32)))
+        (memory $m i64 1 4) (memory $s 1 2 shared) (memory $p 3 9 (pagesize 1))
+        (table $t i64 2 9 (ref null $leaf))
+        (global $g (mut (ref null $outer)) (ref.null $outer))
+        (elem declare func $add $apply)
+        (func $add (type $leaf) (i32.add (local.get 0) (i32.const 3)))
+        (func $apply (type $outer) (call_ref $leaf (local.get 1) (local.get 0)))
+        (func (export "run") (param i32) (result i32) (local $sum i32)
+            (global.set $g (ref.func $apply))
+            (table.set $t (i64.const 1) (ref.func $add))
+            (loop $again
+                (local.set $sum (i32.add (local.get $sum)
+                    (call_ref $outer (ref.as_non_null (table.get $t (i64.const 1))) (local.get 0) (ref.as_non_null (global.get $g)))))
+                (i64.store $m (i64.const 65528) (i64.extend_i32_u (local.get $sum)))
+                (drop (i32.atomic.rmw.add $s (i32.const 8) (i32.const 1)))
+                (i32.store8 $p (i32.const 2) (local.get $sum))
+                (br_if $again (local.tee 0 (i32.sub (local.get 0) (i32.const 1)))))
+            (i32.add
+                (i32.add (local.get $sum) (i32.atomic.load $s (i32.const 8)))
+                (i32.add (i32.wrap_i64 (i64.load $m (i64.const 65528))) (i32.load8_u $p (i32.const 2))))))"#;
+    let (step, saves) = saved_at_every_pause(text);
+    let sum: i32 = (1..=30).map(|i| i + 3).sum();
+    assert_eq!(step, Step::Returned(vec![Val::I32(sum + 30 + sum + sum % 256)]));
+    assert!(saves > 5, "{saves}");
 }
 
 #[test]
@@ -71,7 +107,7 @@ fn everything_is_kept() {
     let module = Module::from_text(&engine, text).expect("valid");
     let mut store = Store::new(&engine);
     let g = store.new_global(GlobalType { content: ValType::V128, mutable: true }, Val::V128(9 << 90)).expect("it fits");
-    let m = store.new_memory(MemoryType { min: 2, max: Some(9) }).expect("it fits");
+    let m = store.new_memory(MemoryType::new(2, Some(9))).expect("it fits");
     let h = store.host_func(FuncType::new([ValType::I64, ValType::V128], [ValType::I32]), 12);
     let instance = store.instantiate(&module, &[Extern::Global(g), Extern::Memory(m), Extern::Func(h)]).expect("they fit");
     let run = store.exported_func(instance, "run").expect("exported");
