@@ -1,5 +1,6 @@
 //! From a recording to a trace: choose units, replay under the tracer, name everything.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use worksp_engine::{Config, Limits, Module};
@@ -9,7 +10,8 @@ use worksp_tracer::recording::{Exit, Recording};
 use worksp_tracer::replay::{Meter, Replay, ReplayError};
 use worksp_tracer::tracer::MEMORY_MAX_DEFAULT;
 use worksp_tracer::units::{UnitError, UnitSpec, Units};
-use worksp_tracer::{Granule, Offload, TooLarge, Trace, TracerOptions};
+use worksp_tracer::trace::TraceInfo;
+use worksp_tracer::{Granule, Offload, TooLarge, Trace, TraceFileError, TraceWriter, TracerOptions};
 
 use crate::ladder::{Sources, TraceAndSources};
 
@@ -27,6 +29,8 @@ pub struct TraceOptions {
     pub allocator: Vec<(String, String)>,
     /// Bytes of memory that the trace may take.
     pub memory_max: u64,
+    /// Where the trace's file goes, written while the run goes on.
+    pub output: Option<PathBuf>,
     /// Limits on the guest's call stack while replaying.
     pub limits: Limits,
 }
@@ -38,6 +42,7 @@ impl Default for TraceOptions {
             granule: Granule::Eight,
             allocator: Vec::new(),
             memory_max: MEMORY_MAX_DEFAULT,
+            output: None,
             limits: Limits::default(),
         }
     }
@@ -96,12 +101,16 @@ pub enum TraceError {
     /// The trace would take more memory than it may.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+    /// The trace's file cannot be written.
+    #[error(transparent)]
+    File(#[from] TraceFileError),
 }
 
 /// Replays a recording and traces it. `meter` is asked for somebody to tell how far each phase is.
 ///
 /// # Errors
-/// When replay and recording disagree, a unit names nothing, or the trace becomes too large.
+/// When replay and recording disagree, a unit names nothing, the trace becomes too large, or its file cannot be
+/// written.
 pub fn trace(
     recording: &Recording,
     options: &TraceOptions,
@@ -133,12 +142,18 @@ pub fn trace(
     let started = Instant::now();
     arm(&mut replay, Phase::Trace { work });
     let plan = units.plan();
-    let mut tracer = Offload::new(units, tracer_options(&module, recording, options), TraceAndSources::default());
+    let mut head = TraceInfo { granule: options.granule.bytes(), unit_specs: units.specs().to_vec(), ..TraceInfo::default() };
+    describe(&mut head, &module, recording);
+    let file = options.output.as_ref().map(|path| TraceWriter::create(path, &head)).transpose()?;
+    let mut tracer = Offload::new(units, tracer_options(&module, recording, options), TraceAndSources::new(file));
     let replayed = replay.run(plan, &mut tracer, |_| {})?;
     let (sink, info) = tracer.finish()?;
-    let (mut trace, sources) = sink.finish();
+    let (mut trace, sources, file) = sink.finish();
     trace.info = info;
-    describe(&mut trace, &module, recording);
+    describe(&mut trace.info, &module, recording);
+    if let Some(file) = file {
+        file.finish(&trace.info)?;
+    }
     let host_calls = recording.outcome().map_err(ReplayError::from)?.host_calls;
     Ok(Traced { trace, sources, choices, exit: replayed.exit, host_calls, profiling, tracing: started.elapsed() })
 }
@@ -164,12 +179,12 @@ fn tracer_options(module: &Module, recording: &Recording, options: &TraceOptions
 }
 
 /// Adds names and origin to a trace. It is called by its file's name, as its user calls it.
-fn describe(trace: &mut Trace, module: &Module, recording: &Recording) {
+fn describe(info: &mut TraceInfo, module: &Module, recording: &Recording) {
     let header = recording.header();
     let path = std::path::Path::new(&header.module_name);
     let name = path.file_name().map_or_else(|| header.module_name.clone(), |name| name.to_string_lossy().into_owned());
-    trace.info.describe(module, &name);
-    trace.info.entry = header.command.entry.clone();
+    info.describe(module, &name);
+    info.entry = header.command.entry.clone();
 }
 
 #[cfg(test)]

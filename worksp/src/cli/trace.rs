@@ -90,12 +90,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         granule: args.granule,
         allocator: args.allocator.clone(),
         memory_max: args.memory.unwrap_or(MEMORY_MAX_DEFAULT),
+        output: args.output.clone(),
         ..TraceOptions::default()
     };
     let traced = trace(&recording, &options)?;
-    if let Some(path) = &args.output {
-        trace_file::write(&traced.trace, path)?;
-    }
     show(&traced, &args.view)?;
     if let Some(path) = &args.output {
         eprintln!("trace kept in {}", path.display());

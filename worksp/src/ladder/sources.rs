@@ -12,6 +12,7 @@ use std::io;
 use worksp_tracer::edge::{CLASSES, EdgeClass, EdgeKind, KINDS};
 use worksp_tracer::hints::push_large;
 use worksp_tracer::spill::Spill;
+use worksp_tracer::TraceWriter;
 use worksp_tracer::trace::{Edge, Node, NodeIdx, Sink, Trace, Unit};
 
 /// Sources that are held in memory at most, unless the file cannot be written: 8 MiB.
@@ -210,38 +211,45 @@ impl Builder {
     }
 }
 
-/// Takes a trace and its sources in one go.
+/// Takes a trace and its sources in one go, and writes the trace's file meanwhile.
 pub struct TraceAndSources {
     trace: Trace,
     sources: Builder,
-}
-
-impl Default for TraceAndSources {
-    fn default() -> TraceAndSources {
-        TraceAndSources { trace: Trace::default(), sources: Builder::within(HELD_MAX, SETS_MAX) }
-    }
+    file: Option<TraceWriter>,
 }
 
 impl TraceAndSources {
-    /// Both of them.
-    pub fn finish(self) -> (Trace, Sources) {
-        (self.trace, self.sources.finish())
+    /// Nothing yet.
+    pub fn new(file: Option<TraceWriter>) -> TraceAndSources {
+        TraceAndSources { trace: Trace::default(), sources: Builder::within(HELD_MAX, SETS_MAX), file }
+    }
+
+    /// The trace, its sources, and the file that lacks its end.
+    pub fn finish(self) -> (Trace, Sources, Option<TraceWriter>) {
+        (self.trace, self.sources.finish(), self.file)
     }
 }
 
 impl Sink for TraceAndSources {
     fn unit(&mut self, unit: Unit) {
         self.trace.unit(unit);
+        if let Some(file) = &mut self.file {
+            file.unit(unit);
+        }
     }
 
     fn node(&mut self, node: Node, edges: &[Edge]) {
         self.sources.push(&node, edges, self.trace.nodes());
+        if let Some(file) = &mut self.file {
+            file.node(node, edges);
+        }
         self.trace.node(node, edges);
     }
 
     fn memory(&self) -> u64 {
         let found = &self.sources.found;
-        self.trace.memory() + size_of_val(&found.counts[..]) as u64 + found.all.memory()
+        let file = self.file.as_ref().map_or(0, Sink::memory);
+        self.trace.memory() + size_of_val(&found.counts[..]) as u64 + found.all.memory() + file
     }
 }
 
