@@ -4,8 +4,8 @@ use crate::edge::{EdgeClass, EdgeKind};
 use crate::spill::{Record, Spill, SpillReader};
 use crate::trace::Edge;
 
-/// Edges that are held in memory at most, unless the file cannot be written: 20 MiB.
-pub(crate) const HELD_MAX: usize = 1 << 20;
+/// Edges that are held in memory at most, unless the file cannot be written: 5 MiB.
+pub(crate) const HELD_MAX: usize = 1 << 18;
 /// Bytes of an edge in the file.
 const BYTES: usize = 20;
 

@@ -32,8 +32,8 @@ use crate::units::Units;
 
 /// Messages of a batch: 256 KiB.
 const BATCH: usize = 1 << 14;
-/// Batches that wait at most: 6 MiB, enough for both threads to be busy when phases that cost one of them more take turns.
-const WAITING: usize = 24;
+/// Batches that wait at most: 24 MiB, enough for both threads to be busy when phases that cost one of them more take turns.
+const WAITING: usize = 96;
 
 /// A function whose calls are units.
 const UNIT: u8 = 1;

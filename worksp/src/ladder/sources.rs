@@ -15,8 +15,8 @@ use worksp_tracer::spill::Spill;
 use worksp_tracer::TraceWriter;
 use worksp_tracer::trace::{Edge, Node, NodeIdx, Sink, Trace, Unit};
 
-/// Sources that are held in memory at most, unless the file cannot be written: 8 MiB.
-const HELD_MAX: usize = 1 << 20;
+/// Sources that are held in memory at most, unless the file cannot be written: 4 MiB.
+const HELD_MAX: usize = 1 << 19;
 /// Sets that are told apart at most; real traces have some hundred. A source of yet another set is listed several times.
 const SETS_MAX: usize = 1 << 12;
 /// Labels: kind and class of an edge, and the one that all edges share on which a spawn is charged.
