@@ -13,7 +13,6 @@ use worksp_engine::{ExternType, Module};
 use crate::edge::{EdgeClass, EdgeKind};
 use crate::edges::{EdgeReader, Edges, HELD_MAX};
 use crate::hints::push_large;
-use crate::recording::module_sha256;
 
 /// A node's number: edges go from lower to higher ones.
 pub type NodeIdx = u32;
@@ -157,10 +156,10 @@ pub struct TraceInfo {
 }
 
 impl TraceInfo {
-    /// Adds what a module says about itself: hash and names. `name` is what it is called.
-    pub fn describe(&mut self, module: &Module, name: &str) {
+    /// Adds what a module says about itself, and its hash. `name` is what it is called.
+    pub fn describe(&mut self, module: &Module, name: &str, sha256: [u8; 32]) {
         name.clone_into(&mut self.module);
-        self.sha256 = module_sha256(module.bytes());
+        self.sha256 = sha256;
         self.functions = (0..module.func_count()).map(|func| module.func_name(func)).collect();
         let globals = (0..module.global_count()).filter_map(|g| module.global_name(g).map(|name| (g, name.to_owned())));
         self.globals = globals.collect();

@@ -149,8 +149,8 @@ pub fn trace(
     let replayed = replay.run(plan, &mut tracer, |_| {})?;
     let (sink, info) = tracer.finish()?;
     let (mut trace, sources, file) = sink.finish();
-    trace.info = info;
-    describe(&mut trace.info, &module, recording);
+    let TraceInfo { module, sha256, functions, globals, imports, entry, .. } = head;
+    trace.info = TraceInfo { module, sha256, functions, globals, imports, entry, ..info };
     if let Some(file) = file {
         file.finish(&trace.info)?;
     }
@@ -183,7 +183,7 @@ fn describe(info: &mut TraceInfo, module: &Module, recording: &Recording) {
     let header = recording.header();
     let path = std::path::Path::new(&header.module_name);
     let name = path.file_name().map_or_else(|| header.module_name.clone(), |name| name.to_string_lossy().into_owned());
-    info.describe(module, &name);
+    info.describe(module, &name, header.module_sha256);
     info.entry = header.command.entry.clone();
 }
 

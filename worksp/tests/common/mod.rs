@@ -4,6 +4,7 @@
 
 use worksp_engine::probe::TracePlan;
 use worksp_engine::{Config, Engine, Extern, ExternType, Module, Step, Store, Val};
+use worksp_tracer::recording::module_sha256;
 use worksp_tracer::replay::HostObserver;
 use worksp_tracer::units::{UnitSpec, Units};
 use worksp_tracer::{Granule, Trace, Tracer, TracerOptions};
@@ -73,6 +74,6 @@ pub fn trace_with(run: &Run<'_>, change: impl FnOnce(&mut TracePlan)) -> Trace {
     let made: Vec<_> = store.sites().iter().map(|(_, site)| site).collect();
     assert_eq!(info.sites, made, "the tracer saw all sites");
     trace.info = info;
-    trace.info.describe(&module, "test");
+    trace.info.describe(&module, "test", module_sha256(module.bytes()));
     trace
 }
