@@ -17,8 +17,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use sha2::{Digest, Sha256};
-use worksp_engine::Config;
 use worksp_engine::probe::{NoProbe, TracePlan};
+use worksp_engine::{Config, Extern, ExternType, Module, Store};
 use worksp_recorder::{RecordOptions, Recorder};
 use worksp_tracer::recording::{Exit, Recording};
 use worksp_tracer::replay::Replay;
@@ -130,6 +130,19 @@ pub fn piece(path: &Path, state: &Path, work: u64) -> Result<Option<Report>, Err
             Some(Report { seconds: began.elapsed().as_secs_f64(), digest: digest(&outcome.exit, &outcome.stdout.kept), work: Some(work) })
         }
     })
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// A host function for every import of a module, each with its number.
+fn host_funcs(store: &mut Store, module: &Module) -> Result<Vec<Extern>, String> {
+    let import = |(number, import): (usize, &worksp_engine::Import)| match &import.ty {
+        ExternType::Func(ty) => Ok(Extern::Func(store.host_func(ty.clone(), number as u32))),
+        other => Err(format!("{}.{} is a {other}", import.module, import.name)),
+    };
+    module.imports().iter().enumerate().map(import).collect()
 }
 
 /// Equal for equal endings and equal (kept) output.

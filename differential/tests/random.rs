@@ -3,6 +3,9 @@
 //!
 //! `WORKSP_PROGRAMS=N` runs N programs instead of the default, `WORKSP_SEED=S` starts at seed S; a failure names its seed.
 
+#[path = "common/theirs.rs"]
+mod theirs;
+
 use std::cell::RefCell;
 use std::panic::{catch_unwind, resume_unwind};
 
@@ -399,30 +402,11 @@ fn see_theirs(value: &wasmtime::Val) -> Seen {
 
 fn failed(store: &mut wasmtime::Store<()>, error: &wasmtime::Error) -> End {
     if !error.is::<wasmtime::ThrownException>() {
-        return End::Trapped(trap_kind(error));
+        return End::Trapped(theirs::trap_kind(error));
     }
     let exception = store.take_pending_exception().expect("it was thrown");
     let fields: Vec<wasmtime::Val> = exception.fields(&mut *store).expect("it is kept").collect();
     End::Threw(fields.iter().map(see_theirs).collect())
-}
-
-fn trap_kind(error: &wasmtime::Error) -> TrapKind {
-    use wasmtime::Trap;
-    match error.downcast_ref::<Trap>() {
-        Some(Trap::UnreachableCodeReached) => TrapKind::Unreachable,
-        Some(Trap::MemoryOutOfBounds) => TrapKind::MemoryOutOfBounds,
-        Some(Trap::TableOutOfBounds) => TrapKind::TableOutOfBounds,
-        Some(Trap::IndirectCallToNull) => TrapKind::IndirectCallToNull,
-        Some(Trap::IntegerDivisionByZero) => TrapKind::IntegerDivisionByZero,
-        Some(Trap::IntegerOverflow) => TrapKind::IntegerOverflow,
-        Some(Trap::BadConversionToInteger) => TrapKind::BadConversionToInteger,
-        Some(Trap::StackOverflow) => TrapKind::StackOverflow,
-        Some(Trap::BadSignature) => TrapKind::BadSignature,
-        Some(Trap::NullReference) => TrapKind::NullException,
-        Some(Trap::HeapMisaligned) => TrapKind::UnalignedAtomic,
-        Some(Trap::AtomicWaitNonSharedMemory) => TrapKind::WaitOnUnshared,
-        other => panic!("Wasmtime failed otherwise: {other:?}, {error:?}"),
-    }
 }
 
 // --- the comparison ------------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@
 use worksp_engine::probe::NoProbe;
 use worksp_engine::{Config, Engine, Linker, Module, Store, Val};
 
+#[path = "common/theirs.rs"]
+mod theirs;
 #[path = "../../engine/tests/common/vectors.rs"]
 mod vectors;
 
@@ -107,17 +109,6 @@ fn wasmtime() -> wasmtime::Engine {
     wasmtime::Engine::new(&config).expect("a valid configuration")
 }
 
-fn their_bits(value: &wasmtime::Val) -> u128 {
-    match value {
-        wasmtime::Val::I32(v) => u128::from(*v as u32),
-        wasmtime::Val::I64(v) => u128::from(*v as u64),
-        wasmtime::Val::F32(bits) => u128::from(*bits),
-        wasmtime::Val::F64(bits) => u128::from(*bits),
-        wasmtime::Val::V128(bits) => bits.as_u128(),
-        other => panic!("the functions return no {other:?}"),
-    }
-}
-
 #[test]
 fn every_operator_gives_the_bits_that_wasmtime_gives() {
     let cases = cases();
@@ -148,7 +139,7 @@ fn every_operator_gives_the_bits_that_wasmtime_gives() {
                 let ours = linker.call(&mut store, &mut NoProbe, func, &args).expect("no traps")[0].bits();
                 let mut result = [wasmtime::Val::I32(0)];
                 their_func.call(&mut their_store, &their_args, &mut result).expect("no traps");
-                let expected = their_bits(&result[0]);
+                let expected = theirs::bits(&result[0]);
                 assert_eq!(ours, expected, "{} {vectors:x?} {number}: {ours:032x}, Wasmtime {expected:032x}", case.name);
                 compared += 1;
             }

@@ -74,6 +74,7 @@ pub(crate) struct Global {
 pub(crate) struct GlobalCell(NonNull<Global>);
 
 /// An instantiated module.
+#[derive(Clone)]
 pub(crate) struct Instance {
     pub(crate) module: Module,
     pub(crate) funcs: Vec<FuncId>,

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::value::TableType;
 
 /// A table. Elements are raw references: 0 is null, anything else is a number plus 1 (see [`Val::raw`](crate::Val::raw)).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Table {
     /// The elements.
     pub(crate) elems: Vec<u64>,

@@ -97,10 +97,7 @@ fn a_bomb_of_branch_tables() {
         body.push(0x0b);
     }
     body.extend([0x41, 5]);
-    for _ in 0..depth {
-        body.push(0x0b);
-    }
-    body.push(0x0b);
+    body.extend(std::iter::repeat_n(0x0b, depth as usize + 1));
     check(&module(&body), Ok(5));
 }
 

@@ -85,8 +85,8 @@ impl LayoutFacts {
             // A linker puts the stack pointer first among the globals; it starts aligned, and inside the memory.
             let first = globals.iter().position(|g| g.is_some_and(|(_, mutable)| mutable))?;
             let value = globals[first]?.0;
-            let memory = if module.memory_count() > 0 { module.memory_type(0) } else { MemoryType::new(0, None) };
-            let memory = memory.min.saturating_mul(memory.page_bytes());
+            let bytes = |memory: MemoryType| memory.min.saturating_mul(memory.page_bytes());
+            let memory = if module.memory_count() > 0 { bytes(module.memory_type(0)) } else { 0 };
             (first == imported && value > 0 && value % 16 == 0 && value <= memory).then_some((first as u32, value))
         });
         facts

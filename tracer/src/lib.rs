@@ -33,7 +33,7 @@ mod shadow;
 mod stack;
 
 pub use cell::Granule;
-pub use offload::{Offload, TooLarge};
+pub use offload::Offload;
 pub use trace::{Sink, Trace};
 pub use trace_file::{TraceFileError, TraceWriter};
-pub use tracer::{Tracer, TracerOptions};
+pub use tracer::{TooLarge, Tracer, TracerOptions};

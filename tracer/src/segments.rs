@@ -91,17 +91,12 @@ pub(crate) struct Segments<S> {
     last_root_node: Option<NodeIdx>,
     /// The first stack raw edge whose ends belong to different owners; its later end is a segment number.
     unsound_stack_edge: Option<Witness>,
-    memory_max: u64,
-    full: bool,
 }
 
 impl<S: Sink> Segments<S> {
-    /// A graph that is full when it takes more than this many bytes.
-    pub fn new(sink: S, memory_max: u64) -> Segments<S> {
+    pub fn new(sink: S) -> Segments<S> {
         Segments {
             sink,
-            memory_max,
-            full: false,
             sets: Sets::new(),
             current: 0,
             open: false,
@@ -149,14 +144,9 @@ impl<S: Sink> Segments<S> {
         (scratch + nodes) as u64 + self.sets.memory() + self.sink.memory()
     }
 
-    /// Whether the graph is too large to go on.
-    #[inline(always)]
-    pub fn is_full(&self) -> bool {
-        self.full
-    }
-
-    pub fn set_full(&mut self) {
-        self.full = true;
+    /// Whether there are numbers for more segments, sets and nodes.
+    pub fn has_numbers(&self) -> bool {
+        self.current < SEGMENT_MAX && self.sets.len() < SETS_MAX && self.nodes_count < NODES_MAX
     }
 
     /// The number of segments so far.
@@ -230,8 +220,6 @@ impl<S: Sink> Segments<S> {
         self.node_of_segment.push(node);
         assert!(self.current < SEGMENT_MAX, "a graph that is full does not grow");
         self.current += 1;
-        let has_numbers = self.current < SEGMENT_MAX && self.sets.len() < SETS_MAX && self.nodes_count < NODES_MAX;
-        self.full |= !has_numbers || self.memory() > self.memory_max;
         node
     }
 
@@ -300,10 +288,13 @@ impl<S: Sink> Segments<S> {
         }
         let mut runs: smallvec::SmallVec<[Run; 4]> = smallvec::SmallVec::new();
         self.sets.runs(set, self.current, |run| runs.push(run));
-        if self.unsound_stack_edge.is_none() && to.owned_since > 0 && kinds.contains(&EdgeKind::Raw) && class(EdgeKind::Raw, 0, false) == EdgeClass::Stack {
-            if let Some(older) = self.sets.find_older(set, to.owned_since) {
-                self.note_unsound_stack_edge(older, from_site, to);
-            }
+        let reads_stack = kinds.contains(&EdgeKind::Raw) && class(EdgeKind::Raw, 0, false) == EdgeClass::Stack;
+        if self.unsound_stack_edge.is_none()
+            && to.owned_since > 0
+            && reads_stack
+            && let Some(older) = self.sets.find_older(set, to.owned_since)
+        {
+            self.note_unsound_stack_edge(older, from_site, to);
         }
         for run in runs {
             let mut new: smallvec::SmallVec<[(EdgeKind, EdgeClass); 2]> =

@@ -36,9 +36,6 @@ pub enum TraceFileError {
     /// The file under it.
     #[error(transparent)]
     Container(#[from] ContainerError),
-    /// Edges that did not fit into memory cannot be read back.
-    #[error("the temporary file of edges cannot be read: {0}; check the disk behind the temporary folder (TMPDIR)")]
-    Edges(#[source] std::io::Error),
 }
 
 /// Writes a trace as it grows. Problems are kept until [`TraceWriter::finish`], and nothing more is written.
@@ -124,19 +121,6 @@ impl Sink for TraceWriter {
     fn memory(&self) -> u64 {
         4 * (self.units.capacity() + self.nodes.capacity() + self.edges.capacity()) as u64
     }
-}
-
-/// Writes a trace that is in memory.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn write(trace: &Trace, path: impl AsRef<Path>) -> Result<PathBuf, TraceFileError> {
-    let mut writer = TraceWriter::create(path, &trace.info)?;
-    for unit in trace.units() {
-        writer.unit(*unit);
-    }
-    trace.for_each(|node, edges| writer.node(node, edges)).map_err(TraceFileError::Edges)?;
-    writer.finish(&trace.info)
 }
 
 /// A trace from a file.
@@ -435,6 +419,14 @@ impl StoredInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Writes a trace that is in memory.
+    fn write(trace: &Trace, path: impl AsRef<Path>) -> Result<PathBuf, TraceFileError> {
+        let mut writer = TraceWriter::create(path, &trace.info)?;
+        trace.units().iter().for_each(|unit| writer.unit(*unit));
+        trace.for_each(|node, edges| writer.node(node, edges)).expect("held in memory");
+        writer.finish(&trace.info)
+    }
 
     fn example() -> Trace {
         let mut trace = Trace::default();

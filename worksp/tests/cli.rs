@@ -206,6 +206,19 @@ fn the_json_has_the_fields_that_it_promises() {
     assert!(rungs[4]["span"].as_u64() < rungs[3]["span"].as_u64(), "the sum commutes at M4");
 }
 
+/// The file is written while the run goes on, and the report from it is the one that the run ends with.
+#[test]
+fn a_trace_file_holds_what_the_run_showed() {
+    let folder = folder();
+    for request in [&["app.wasm"][..], &["lib.wasm", "--invoke", "run", "--unit", "func:step"]] {
+        let arguments = if request.len() > 1 { &["--", "3000"][..] } else { &[] };
+        let traced = worksp(folder.path(), &[&["trace"], request, &["-o", "run.wspt", "--json"], arguments].concat());
+        assert!(traced.status.success(), "{}", text(&traced.stderr));
+        let reported = worksp(folder.path(), &["report", "run.wspt", "--json"]);
+        assert_eq!(text(&reported.stdout), text(&traced.stdout));
+    }
+}
+
 /// ^C ends a recording and a trace with status 2, and nothing is left under the final name.
 #[cfg(unix)]
 #[test]

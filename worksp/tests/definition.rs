@@ -71,7 +71,7 @@ fn check_all(ops: &[Op]) {
     let spans = [Granule::One, Granule::Four, Granule::Eight].map(|granule| check(ops, granule));
     // Not at M7: there a reader that starts later, for one more edge, may find its writers done and run once only.
     for rung in 0..7 {
-        let by_granule = [spans[0][rung], spans[1][rung], spans[2][rung]];
+        let by_granule = spans.each_ref().map(|spans| spans[rung]);
         assert!(by_granule.is_sorted(), "a coarser granule only adds edges: {by_granule:?} at M{rung}");
     }
     for spans in spans {

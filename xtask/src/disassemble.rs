@@ -32,8 +32,6 @@ const LEAVING: &[&str] = &["unreachable", "translate_first"];
 const HELPERS: &[(&str, &str)] = &[("vector_memory", "load_other"), ("vector_memory", "store_other")];
 /// Functions that call through pointers for other reasons: a choice of extensions, and fused multiply-add of the C library.
 const CALLING: &[(&str, &str)] = &[("memory", "load_other"), ("vector_memory", "load_other"), ("vector", "ternary")];
-/// The files whose functions are handlers or called by them.
-const FILES: &[&str] = &["alu", "control", "event", "exception", "memory", "table", "vector", "vector_memory"];
 
 /// One function of the engine in a binary.
 struct Function {
@@ -109,19 +107,36 @@ fn singles() -> Result<Vec<String>> {
     Ok(names.filter(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit()) && !name.is_empty() && !LEAVING.contains(&&**name)).collect())
 }
 
+/// The files whose functions are handlers or called by them.
+fn files() -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(engine_dir().join("src/execute"))? {
+        let path = entry?.path();
+        let text = std::fs::read_to_string(&path)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        // Their common part only has their type.
+        if name != "cx" && (text.contains("extern \"C\" fn") || text.contains("handlers! {")) {
+            files.push(name);
+        }
+    }
+    ensure!(files.len() >= 8, "handlers are in {files:?} only");
+    Ok(files)
+}
+
 fn engine_dir() -> PathBuf {
     worksp_fixtures::fixtures_dir().with_file_name("engine")
 }
 
 /// The functions of the handlers' files, in the order of their addresses.
 fn functions(binary: &Path) -> Result<Vec<Function>> {
+    let files = files()?;
     let bytes = std::fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
     let file = ElfBytes::<LittleEndian>::minimal_parse(&bytes).with_context(|| format!("{} is no ELF file", binary.display()))?;
     let (symbols, names) = file.symbol_table()?.with_context(|| format!("{} was stripped", binary.display()))?;
     let headers = file.section_headers().context("the binary has no sections")?;
     let mut found = Vec::new();
     for symbol in symbols.iter().filter(|symbol| symbol.st_symtype() == elf::abi::STT_FUNC && symbol.st_size > 0) {
-        let Some((file_name, name)) = place_of(names.get(symbol.st_name as usize)?) else { continue };
+        let Some((file_name, name)) = place_of(&files, names.get(symbol.st_name as usize)?) else { continue };
         let section = headers.get(usize::from(symbol.st_shndx))?;
         let start = (symbol.st_value - section.sh_addr + section.sh_offset) as usize;
         let code = bytes.get(start..start + symbol.st_size as usize).context("a symbol lies outside of its section")?;
@@ -132,7 +147,7 @@ fn functions(binary: &Path) -> Result<Vec<Function>> {
 }
 
 /// File and name of a function of the handlers' files: `_ZN13worksp_engine7execute3alu4copy17h…E`.
-fn place_of(symbol: &str) -> Option<(String, String)> {
+fn place_of(files: &[String], symbol: &str) -> Option<(String, String)> {
     let mut rest = symbol.strip_prefix("_ZN13worksp_engine7execute")?;
     let mut parts = Vec::new();
     while let Some(digits) = rest.find(|c: char| !c.is_ascii_digit()).filter(|digits| *digits > 0) {
@@ -142,7 +157,7 @@ fn place_of(symbol: &str) -> Option<(String, String)> {
     }
     // The last part is a hash.
     let [file, names @ .., _] = parts.as_slice() else { return None };
-    (FILES.contains(file) && !names.is_empty()).then(|| ((*file).to_owned(), names.join("::")))
+    (files.iter().any(|known| known == file) && !names.is_empty()).then(|| ((*file).to_owned(), names.join("::")))
 }
 
 fn decoded(function: &Function) -> impl Iterator<Item = Instruction> + '_ {
@@ -199,8 +214,8 @@ fn build_copy(target: &Path, strip: bool) -> Result<PathBuf> {
     // Settings of packages that are not here are only warned of.
     std::fs::write(root.join("Cargo.toml"), lines.join("\n") + "\n")?;
     if strip {
-        for file in FILES {
-            let path = root.join("engine/src/execute").join(file).with_extension("rs");
+        for file in files()? {
+            let path = root.join("engine/src/execute").join(&file).with_extension("rs");
             let text = std::fs::read_to_string(&path)?;
             std::fs::write(&path, without_seam(&text).with_context(|| format!("in {file}.rs"))?)?;
         }
@@ -292,7 +307,8 @@ mod tests {
 
     #[test]
     fn symbols_name_their_place() {
-        let place = |symbol| place_of(symbol).map(|(file, name)| format!("{file}::{name}"));
+        let files = ["alu".to_owned(), "vector".to_owned()];
+        let place = |symbol| place_of(&files, symbol).map(|(file, name)| format!("{file}::{name}"));
         assert_eq!(place("_ZN13worksp_engine7execute3alu4copy17h0123456789abcdefE").as_deref(), Some("alu::copy"));
         assert_eq!(place("_ZN13worksp_engine7execute8dispatch17h0123456789abcdefE"), None);
         assert_eq!(place("_ZN4core3fmt5write17h0123456789abcdefE"), None);

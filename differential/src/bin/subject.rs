@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Parser};
 use worksp_differential::subject::{self, Report, kernels};
 use worksp_recorder::{Dir, Entry, RecordOptions, Script, Stdin, Stdout};
 
@@ -39,7 +39,7 @@ enum Mode {
     /// A kernel: `run(n)` of a module, with `n` from `sizes.txt` beside it
     Kernel {
         #[arg(value_enum)]
-        way: Way,
+        way: kernels::Way,
         module: PathBuf,
     },
     /// Loading a module, validation included; with `--threads` all of it is translated
@@ -58,30 +58,6 @@ enum Mode {
     },
     /// A replay on wasmi
     Wasmi { recording: PathBuf },
-}
-
-/// How a kernel runs.
-#[derive(Clone, Copy, ValueEnum)]
-enum Way {
-    Plain,
-    Fuel,
-    Counting,
-    Appending,
-    Wasmi,
-    WasmiFuel,
-}
-
-impl From<Way> for kernels::Way {
-    fn from(way: Way) -> kernels::Way {
-        match way {
-            Way::Plain => kernels::Way::Plain,
-            Way::Fuel => kernels::Way::Fuel,
-            Way::Counting => kernels::Way::Counting,
-            Way::Appending => kernels::Way::Appending,
-            Way::Wasmi => kernels::Way::Wasmi,
-            Way::WasmiFuel => kernels::Way::WasmiFuel,
-        }
-    }
 }
 
 /// As for `worksp record`.
@@ -124,7 +100,7 @@ fn run(mode: Mode) -> Result<Report, AnyError> {
         Mode::Counting { recording } => subject::engine(&recording, true)?,
         Mode::Pieces { recording, work, state: Some(state) } => subject::piece(&recording, &state, work)?.ok_or(Saved)?,
         Mode::Pieces { recording, work, state: None } => pieces(&recording, work)?,
-        Mode::Kernel { way, module } => kernels::run(&module, way.into())?,
+        Mode::Kernel { way, module } => kernels::run(&module, way)?,
         Mode::Translate { module, threads } => kernels::translate(&module, threads)?,
         Mode::Suspend { pauses, host } => kernels::suspend(pauses, host)?,
         Mode::Wasmi { recording } => subject::peer(&recording)?,

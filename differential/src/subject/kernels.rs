@@ -8,10 +8,10 @@ use std::time::Instant;
 use worksp_engine::probe::{NoProbe, Probe, Rmw, SiteId};
 use worksp_engine::{Config, Engine, FuncId, Module, Step, Store, Suspension, Val};
 
-use super::Report;
+use super::{Report, host_funcs, text};
 
 /// How a kernel runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Way {
     /// Nothing is counted or observed.
     Plain,
@@ -23,8 +23,6 @@ pub enum Way {
     Appending,
     /// wasmi.
     Wasmi,
-    /// wasmi, counting fuel.
-    WasmiFuel,
 }
 
 /// Counts work where activations begin and end.
@@ -80,10 +78,6 @@ impl Probe for Appending {
     }
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
 /// The kernel's argument: its line in `sizes.txt`.
 fn size(module: &Path) -> Result<i32, String> {
     let sizes = std::fs::read_to_string(module.with_file_name("sizes.txt")).map_err(text)?;
@@ -105,8 +99,7 @@ pub fn run(path: &Path, way: Way) -> Result<Report, String> {
         Way::Fuel => ours(&bytes, n, true, &mut NoProbe),
         Way::Counting => ours(&bytes, n, false, &mut Counting::default()),
         Way::Appending => ours(&bytes, n, false, &mut Appending::new()),
-        Way::Wasmi => wasmi(&bytes, n, false),
-        Way::WasmiFuel => wasmi(&bytes, n, true),
+        Way::Wasmi => wasmi(&bytes, n),
     }
 }
 
@@ -128,15 +121,10 @@ fn ours<P: Probe>(bytes: &[u8], n: i32, fuel: bool, probe: &mut P) -> Result<Rep
     report(results[0], seconds, (fuel || P::TRACED).then(|| store.work()))
 }
 
-fn wasmi(bytes: &[u8], n: i32, fuel: bool) -> Result<Report, String> {
-    let mut config = ::wasmi::Config::default();
-    config.consume_fuel(fuel);
-    let engine = ::wasmi::Engine::new(&config);
+fn wasmi(bytes: &[u8], n: i32) -> Result<Report, String> {
+    let engine = ::wasmi::Engine::default();
     let module = ::wasmi::Module::new(&engine, bytes).map_err(text)?;
     let mut store = ::wasmi::Store::new(&engine, ());
-    if fuel {
-        store.set_fuel(u64::MAX).map_err(text)?;
-    }
     let instance = ::wasmi::Linker::new(&engine).instantiate_and_start(&mut store, &module).map_err(text)?;
     let run = instance.get_typed_func::<i32, i32>(&store, "run").map_err(text)?;
     let began = Instant::now();
@@ -144,7 +132,7 @@ fn wasmi(bytes: &[u8], n: i32, fuel: bool) -> Result<Report, String> {
     report(Val::I32(result), began.elapsed().as_secs_f64(), None)
 }
 
-/// Loads a module and, `eager`, translates all of it on `threads` threads: the time for each pass over the file.
+/// Loads a module and translates all of it on so many threads, if any.
 pub fn translate(path: &Path, threads: Option<usize>) -> Result<Report, String> {
     let bytes = std::fs::read(path).map_err(text)?;
     let engine = Engine::new(Config::default());
@@ -152,11 +140,7 @@ pub fn translate(path: &Path, threads: Option<usize>) -> Result<Report, String> 
     let module = Module::new(&engine, &bytes).map_err(text)?;
     if let Some(threads) = threads {
         let mut store = Store::new(&engine);
-        let imports = module.imports().iter().map(|import| match &import.ty {
-            worksp_engine::ExternType::Func(ty) => Ok(worksp_engine::Extern::Func(store.host_func(ty.clone(), 0))),
-            other => Err(format!("{}.{} is a {other}", import.module, import.name)),
-        });
-        let imports = imports.collect::<Result<Vec<_>, _>>()?;
+        let imports = host_funcs(&mut store, &module)?;
         let instance = store.instantiate(&module, &imports).map_err(text)?;
         store.translate(&mut NoProbe, instance, threads).map_err(text)?;
     }

@@ -11,8 +11,10 @@
 use std::path::Path;
 
 use worksp_engine::probe::NoProbe;
-use worksp_engine::{Config, Engine, Extern, ExternType, InstanceId, MemoryId, Module, Step, Store, Suspension, Val, ValType};
+use worksp_engine::{Config, Engine, InstanceId, MemoryId, Module, Step, Store, Suspension, Val, ValType};
 use worksp_tracer::recording::{Bits, End, Event, Events, MemoryState, Recording, Target, read_hash};
+
+use super::{host_funcs, text};
 
 /// How far a piece got.
 pub enum Piece {
@@ -27,10 +29,6 @@ struct Guest<'a> {
     instance: InstanceId,
     events: Events<'a>,
     number: u64,
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// Replays the next `work` operators of a request. `state` is where the piece before left off, if it exists, and where this one does.
@@ -49,11 +47,7 @@ pub fn piece(recording: &Recording, state: &Path, work: u64) -> Result<Piece, St
         Guest::at(recording, store, InstanceId(0), u64::from_le_bytes(*number))?
     } else {
         let mut store = Store::new(&engine);
-        let imports = module.imports().iter().enumerate().map(|(number, import)| match &import.ty {
-            ExternType::Func(ty) => Ok(Extern::Func(store.host_func(ty.clone(), number as u32))),
-            other => Err(format!("{}.{} is a {other}", import.module, import.name)),
-        });
-        let imports = imports.collect::<Result<Vec<_>, _>>()?;
+        let imports = host_funcs(&mut store, &module)?;
         let instance = store.instantiate(&module, &imports).map_err(text)?;
         Guest::at(recording, store, instance, 0)?
     };

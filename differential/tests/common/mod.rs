@@ -1,5 +1,7 @@
 //! One module on this engine, plain and traced, and on Wasmtime, called in step: results, traps and memories must agree.
 
+mod theirs;
+
 use worksp_differential::witness::{Watcher, Witness};
 use worksp_engine::probe::NoProbe;
 use worksp_engine::{CallError, Engine, Extern, InstanceId, Linker, Module, Store, TrapKind, Val};
@@ -74,8 +76,8 @@ impl Trio {
         let mut results: Vec<_> = func.ty(&self.their_store).results().map(|_| wasmtime::Val::I32(0)).collect();
         let their_args: Vec<_> = args.iter().map(|value| their_val(*value)).collect();
         let expected = match func.call(&mut self.their_store, &their_args, &mut results) {
-            Ok(()) => End::Returned(results.iter().map(their_bits).collect()),
-            Err(error) => End::Trapped(trap_kind(&error)),
+            Ok(()) => End::Returned(results.iter().map(theirs::bits).collect()),
+            Err(error) => End::Trapped(theirs::trap_kind(&error)),
         };
         assert_eq!(self.plain.call(name, args), expected, "{name} {args:x?}: Wasmtime (right) disagrees");
         assert_eq!(self.traced.call(name, args), expected, "{name} {args:x?}: traced, Wasmtime (right) disagrees");
@@ -111,29 +113,6 @@ fn their_val(value: Val) -> wasmtime::Val {
         Val::I32(v) => wasmtime::Val::I32(v),
         Val::I64(v) => wasmtime::Val::I64(v),
         other => panic!("no {other} is passed"),
-    }
-}
-
-fn their_bits(value: &wasmtime::Val) -> u128 {
-    match value {
-        wasmtime::Val::I32(v) => u128::from(*v as u32),
-        wasmtime::Val::I64(v) => u128::from(*v as u64),
-        wasmtime::Val::F32(bits) => u128::from(*bits),
-        wasmtime::Val::F64(bits) => u128::from(*bits),
-        wasmtime::Val::V128(bits) => bits.as_u128(),
-        other => panic!("no {other:?} is returned"),
-    }
-}
-
-fn trap_kind(error: &wasmtime::Error) -> TrapKind {
-    use wasmtime::Trap;
-    match error.downcast_ref::<Trap>() {
-        Some(Trap::MemoryOutOfBounds) => TrapKind::MemoryOutOfBounds,
-        Some(Trap::TableOutOfBounds) => TrapKind::TableOutOfBounds,
-        Some(Trap::IndirectCallToNull) => TrapKind::IndirectCallToNull,
-        Some(Trap::HeapMisaligned) => TrapKind::UnalignedAtomic,
-        Some(Trap::AtomicWaitNonSharedMemory) => TrapKind::WaitOnUnshared,
-        other => panic!("Wasmtime failed otherwise: {other:?}, {error:?}"),
     }
 }
 

@@ -8,6 +8,9 @@ use worksp_host::{Dir, HostEnd, Stdin, Stdout, WasiHost};
 const ROOT: u64 = 3;
 const RIGHTS_ALL: u64 = u64::MAX >> 34;
 
+/// A function, its arguments, and what it reads where.
+type Call<'a> = (&'a str, &'a [u64], &'a [(usize, &'a [u8])]);
+
 /// A host, a memory, and which functions were seen to succeed.
 struct Bench {
     host: WasiHost,
@@ -255,7 +258,7 @@ fn declared_reads_are_all_that_matters() {
             b.ok("path_open", &[ROOT, 0, 100, 9, 0, 2, 0, 0, 200]);
             u64::from(b.u32_at(200))
         };
-        let calls: &[(&str, &[u64], &[(usize, &[u8])])] = &[
+        let calls: &[Call] = &[
             ("fd_write", &[1, 1000, 2, 1100], &[(1000, &[0, 0, 0, 0, 0, 0, 0, 0, 0xa0, 0x0f, 0, 0, 2, 0, 0, 0]), (4000, b"ab")]),
             ("fd_read", &[fd, 1000, 1, 1100], &[(1000, &[0xa0, 0x0f, 0, 0, 4, 0, 0, 0])]),
             ("path_filestat_get", &[ROOT, 0, 100, 9, 2000], &[(100, b"hello.txt")]),

@@ -320,7 +320,7 @@ impl Store {
         self.run(probe, instance, From::Entry { index }, base)
     }
 
-    /// Writes arguments to the stack; `false` when they do not fit.
+    /// Writes arguments or results to the stack; `false` when they do not fit.
     fn put_args(&mut self, base: usize, raw: &[u64]) -> bool {
         let stack = self.exec.stack.as_ref().expect("prepared");
         let fits = base + 8 * raw.len() <= stack.bytes;

@@ -107,12 +107,8 @@ impl Store {
         };
         let raw = Val::to_slots(results);
         probe.host_return(import, &raw, self.work());
-        let stack = self.exec.stack.as_ref().expect("something ran");
-        // SAFETY: the caller's frame has room for the results where the arguments lay; the translator counted it.
-        unsafe {
-            let first = stack.base.as_ptr().add(pending.sp + exit.args as usize).cast::<u64>();
-            core::ptr::copy_nonoverlapping(raw.as_ptr(), first, raw.len());
-        }
+        let fits = self.put_args(pending.sp + exit.args as usize, &raw);
+        debug_assert!(fits, "the caller's frame has room for the results where the arguments lay");
         let from = From::Return { func: exit.func, offset: exit.ret };
         Ok(self.run(probe, pending.instance, from, pending.sp))
     }

@@ -6,7 +6,6 @@
 use super::{GlobalCell, Instance, Store};
 use crate::error::Error;
 use crate::memory::SharedCopy;
-use crate::table::Table;
 
 /// A store at one time, with every run that was suspended then.
 pub struct Snapshot {
@@ -49,18 +48,9 @@ impl Store {
     fn without_memories(&self) -> Result<Store, Error> {
         let copy = |global: &GlobalCell| GlobalCell::new(global.ty(), global.bits());
         let globals: Vec<GlobalCell> = self.globals.iter().map(copy).collect();
-        let table = |table: &Table| Box::new(Table { elems: table.elems.clone(), ty: table.ty, max: table.max });
         let instance = |instance: &Instance| Instance {
-            module: instance.module.clone(),
-            funcs: instance.funcs.clone(),
-            memories: instance.memories.clone(),
-            tables: instance.tables.clone(),
-            globals: instance.globals.clone(),
-            tags: instance.tags.clone(),
             global_ptrs: instance.globals.iter().map(|id| globals[id.index()].ptr()).collect(),
-            elem_segments: instance.elem_segments.clone(),
-            data_dropped: instance.data_dropped.clone(),
-            type_ids: instance.type_ids.clone(),
+            ..instance.clone()
         };
         let instances = self.instances.iter().map(instance).collect();
         Ok(Store {
@@ -68,7 +58,7 @@ impl Store {
             types: self.types.clone(),
             funcs: self.funcs.clone(),
             memories: Vec::new(),
-            tables: self.tables.iter().map(|t| table(t)).collect(),
+            tables: self.tables.clone(),
             tags: self.tags.clone(),
             exceptions: self.exceptions.copy(),
             exec: self.copy_exec()?,

@@ -89,7 +89,7 @@ impl Filter {
     /// The key of an address's cell.
     #[inline(always)]
     fn cell_key(&self, addr: u64) -> u64 {
-        u64::from(self.epoch) << 32 | addr / CELL
+        (u64::from(self.epoch) << 32) | (addr / CELL)
     }
 
     /// What is known of the cell of an access to memory 0, and the mask of its bytes; nothing for an access to two cells.

@@ -27,7 +27,7 @@ use sink::SinkThread;
 use crate::layout::Layout;
 use crate::replay::HostObserver;
 use crate::trace::{Sink, TraceInfo};
-use crate::tracer::{Tracer, TracerOptions};
+use crate::tracer::{TooLarge, Tracer, TracerOptions};
 use crate::units::Units;
 
 /// Messages of a batch: 256 KiB.
@@ -52,22 +52,6 @@ struct Activation {
     /// Whether the tracer knows of it. Most activations do nothing that depends on which one they are, and never get known.
     sent: bool,
     func: u32,
-}
-
-/// A trace would take more memory than it may.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "the trace needs more than {} MiB of memory: after {work} operators it has {segments} segments; \
-     choose fewer or larger units (--unit), or allow more (--memory)",
-    memory_max >> 20
-)]
-pub struct TooLarge {
-    /// What it may take, in bytes.
-    pub memory_max: u64,
-    /// Segments that it had then.
-    pub segments: u64,
-    /// Operators that were traced until then.
-    pub work: u64,
 }
 
 /// What is below the outermost activation.
@@ -172,7 +156,6 @@ pub struct Offload<S> {
     entries: Vec<usize>,
     /// Whether the tracer saw the last return.
     return_sent: bool,
-    memory_max: u64,
     /// A load of a known delta: if its store comes next, neither is sent.
     held: Option<DeltaLoad>,
     /// The load of another delta, when it was the last message.
@@ -231,7 +214,6 @@ impl<S: Sink + Send + 'static> Offload<S> {
             activations_count: 0,
             entries: Vec::new(),
             return_sent: false,
-            memory_max: options.memory_max,
             held: None,
             sent: None,
             consumer: start(Box::new(Tracer::new(units.clone(), options, sink))),
@@ -259,9 +241,8 @@ impl<S: Sink + Send + 'static> Offload<S> {
             }
             Consumer::Inline(tracer, _) => tracer,
         };
-        if tracer.is_full() {
-            let (segments, work) = tracer.extent();
-            return Err(TooLarge { memory_max: self.memory_max, segments, work });
+        if let Some(too_large) = tracer.too_large() {
+            return Err(too_large);
         }
         let (sink, info) = tracer.finish();
         Ok((sink.finish(), info))
@@ -431,13 +412,16 @@ impl<S: Sink> Offload<S> {
         }
     }
 
+    /// Another activation becomes the innermost. What is held belongs to the one before.
     #[inline(always)]
     fn push(&mut self, activation: Activation) {
+        self.release();
         self.activations.push(std::mem::replace(&mut self.innermost, activation));
     }
 
     #[inline(always)]
     fn pop(&mut self) -> Activation {
+        self.release();
         let below = self.activations.pop().unwrap_or(NO_ACTIVATION);
         std::mem::replace(&mut self.innermost, below)
     }
@@ -590,7 +574,6 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn enter(&mut self, func: u32, args: &[u64], work: u64) {
-        self.release();
         self.entries.push(self.activations.len());
         let activation = Activation { cuts: true, sent: true, ..self.begin(SiteId(0), func) };
         self.push(activation);
@@ -598,7 +581,6 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn leave(&mut self, work: u64, unwound: bool) {
-        self.release();
         let below = self.entries.pop().unwrap_or(0);
         while self.activations.len() > below {
             self.pop();
@@ -607,7 +589,6 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn call(&mut self, site: SiteId, func: u32, args: &[u64], work: u64) {
-        self.release();
         let activation = self.begin(site, func);
         self.push(activation);
         if activation.sent {
@@ -631,7 +612,6 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn ret(&mut self, results: &[u64], work: u64) {
-        self.release();
         let ended = self.pop();
         self.return_sent = ended.sent;
         if ended.cuts || ended.entry {
@@ -654,7 +634,6 @@ impl<S: Sink> Probe for Offload<S> {
     }
 
     fn unwind(&mut self, site: SiteId, work: u64) {
-        self.release();
         let ended = self.pop();
         if ended.cuts || ended.entry {
             self.send_cut(&[work], &[], Message::Unwind { site: site.0 });

@@ -73,6 +73,22 @@ impl TracerOptions {
     }
 }
 
+/// A trace would take more memory than it may, or has more parts than there are numbers for.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "the trace needs more than {} MiB of memory: after {work} operators it has {segments} segments; \
+     choose fewer or larger units (--unit), or allow more (--memory)",
+    memory_max >> 20
+)]
+pub struct TooLarge {
+    /// What it may take, in bytes.
+    pub memory_max: u64,
+    /// Segments that it had then.
+    pub segments: u64,
+    /// Operators that were traced until then.
+    pub work: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct OpenHostCall {
     import: u32,
@@ -138,6 +154,7 @@ pub struct Tracer<S> {
     sites: Vec<Site>,
     work: u64,
     memory_max: u64,
+    is_full: bool,
 }
 
 impl<S: Sink> Tracer<S> {
@@ -150,7 +167,7 @@ impl<S: Sink> Tracer<S> {
             is_marked[func as usize] = true;
         }
         Tracer {
-            graph: Segments::new(sink, options.memory_max),
+            graph: Segments::new(sink),
             granule: options.granule,
             units,
             roots: FxHashMap::default(),
@@ -182,25 +199,27 @@ impl<S: Sink> Tracer<S> {
             sites: Vec::new(),
             work: 0,
             memory_max: options.memory_max,
+            is_full: false,
         }
     }
 
     /// Whether the trace is too large to go on.
+    #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
-        self.graph.is_full()
+        self.is_full
     }
 
-    /// Looks whether the trace with `more` bytes would be.
+    /// Looks whether the trace is, or would be with `more` bytes.
     pub(crate) fn weigh(&mut self, more: u64) {
         let shadows = self.memories.iter().chain(&self.tables).map(Shadow::memory).sum::<u64>();
-        if self.graph.memory().saturating_add(shadows).saturating_add(more) > self.memory_max {
-            self.graph.set_full();
-        }
+        let memory = self.graph.memory().saturating_add(shadows).saturating_add(more);
+        self.is_full |= memory > self.memory_max || !self.graph.has_numbers();
     }
 
-    /// How far the trace came: its segments and its work.
-    pub(crate) fn extent(&self) -> (u64, u64) {
-        (self.graph.segments_count(), self.work)
+    /// How large it is, if that is too large.
+    pub(crate) fn too_large(&self) -> Option<TooLarge> {
+        let (memory_max, segments, work) = (self.memory_max, self.graph.segments_count(), self.work);
+        self.is_full.then_some(TooLarge { memory_max, segments, work })
     }
 
     /// Ends the trace: the sink, and what is known besides nodes and edges (the caller adds names and the entry, see
@@ -247,13 +266,18 @@ impl<S: Sink> Tracer<S> {
     fn open_unit(&mut self, boundary: u32, work: u64) {
         self.flush_pending();
         self.graph.open_unit(boundary, work);
-        self.sp_at_start = self.sp;
+        self.segment_begins();
     }
 
     fn close_unit(&mut self, work: u64) {
         self.flush_pending();
         self.graph.close_unit(work);
+        self.segment_begins();
+    }
+
+    fn segment_begins(&mut self) {
         self.sp_at_start = self.sp;
+        self.weigh(0);
     }
 
     fn open_root(&mut self, func: u32, work: u64) {

@@ -71,8 +71,8 @@ impl Fit {
     pub(super) fn of(nodes: &[Node], burden: u64) -> Fit {
         let of_node = |node: &Node| 2 * u128::from(node.weight) + u128::from(burden);
         match nodes.iter().map(of_node).sum::<u128>() {
-            0..=0x7fff_ffff => Fit::I32,
-            0..=0x20_0000_0000_0000 => Fit::F64,
+            ..0x8000_0000 => Fit::I32,
+            0x8000_0000..=0x20_0000_0000_0000 => Fit::F64,
             _ => Fit::U64,
         }
     }

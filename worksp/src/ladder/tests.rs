@@ -105,7 +105,8 @@ fn arrive(keep: &Keep, node: &Node, edges: &[Edge], finish: &[u64], counts: impl
     let (mut start, mut latest) = ((0, None), (0, None));
     for edge in edges {
         let structural = edge.kind.is_structural();
-        if !structural && !(keep.keeps(edge.kind, edge.class) && counts(edge)) {
+        let counted = structural || (keep.keeps(edge.kind, edge.class) && counts(edge));
+        if !counted {
             continue;
         }
         let time = finish[edge.from as usize];

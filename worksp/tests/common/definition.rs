@@ -74,7 +74,8 @@ pub struct Definition {
     lives: Vec<Life>,
     /// Structural, result, local and chain edges, which need no looking back.
     direct: BTreeSet<Edge>,
-    locals: BTreeMap<(usize, u32), Vec<(usize, Role, bool)>>,
+    /// Writes by activation and local: the segment, and the role.
+    locals: BTreeMap<(usize, u32), Vec<(usize, Role)>>,
     chains: BTreeMap<bool, usize>,
 }
 
@@ -169,7 +170,7 @@ impl Definition {
         let log = self.locals.entry((activation, local)).or_default();
         let plain = log.iter().rev().find(|w| w.1 == Role::Plain).map(|w| w.0);
         if role == Role::Plain || plain != Some(segment) {
-            log.push((segment, role, true));
+            log.push((segment, role));
         }
     }
 
@@ -190,7 +191,7 @@ impl Definition {
         if let Some(from) = induction {
             self.edge(from, segment, "raw", "induction");
         }
-        for (from, its, _) in reductions {
+        for (from, its) in reductions {
             self.edge(*from, segment, "raw", if *its == role { "reduction" } else { "scalar" });
         }
     }

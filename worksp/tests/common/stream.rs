@@ -704,7 +704,7 @@ impl<T: Probe + HostObserver> Streams<T> {
             self.tracer.ret(&[at], self.work);
             self.end_activation();
             self.definition.life_begins(at..at + size, since, false);
-            self.inside = Some(vec![at..at + size]);
+            self.inside = Some(std::iter::once(at..at + size).collect());
         }
         self.tracer.bulk_write(SiteId(2), 0, at..at + size);
         self.log_memory(at..at + size, What::Write, false);

@@ -1,7 +1,7 @@
 //! Running a suite: rounds of processes, validated, written as they come.
 
 use super::raw::{Line, REPORT_SCHEMA, Report, Sample};
-use super::suite::{self, Binary, Subject, Suite};
+use super::suite::{self, Binary, Kind, Subject, Suite};
 use super::{identity, summary};
 use crate::sh;
 use anyhow::{Context, Result, bail, ensure};
@@ -99,7 +99,7 @@ fn entries(suite: &Suite, case: &str) -> Vec<Entry> {
 /// A turned order of `0..count`, backwards in odd rounds.
 fn order(count: usize, round: usize) -> Vec<usize> {
     let turned = (0..count).map(|i| (i + round / 2) % count);
-    if round % 2 == 0 { turned.collect() } else { turned.rev().collect() }
+    if round.is_multiple_of(2) { turned.collect() } else { turned.rev().collect() }
 }
 
 /// Equal digests and equal work, wherever both sides have them.
@@ -165,7 +165,7 @@ fn read_report(binary: Binary, printed: &str, wall_s: f64) -> Result<Report> {
 
 /// Records a case's request once, and checks what it answers.
 fn prepare(suite: &Suite, name: &'static str, work: &Path) -> Result<Case> {
-    if !suite.recorded {
+    if suite.kind != Kind::Requests {
         return Ok(Case { name, request: None, recording: PathBuf::new() });
     }
     let found = worksp_fixtures::programs().iter().find_map(|p| Some((p, p.requests.iter().find(|r| r.name == name)?)));
@@ -181,7 +181,7 @@ fn files(suite: &Suite, cases: &[Case]) -> Result<BTreeMap<String, PathBuf>> {
     for (program, _) in cases.iter().filter_map(|case| case.request) {
         files.insert(format!("{}.wasm", program.name), worksp_fixtures::path(&program.name)?);
     }
-    for case in cases.iter().filter(|_| suite.kernels) {
+    for case in cases.iter().filter(|_| suite.kind == Kind::Kernels) {
         files.insert(format!("{}.wasm", case.name), suite::kernel(case.name));
     }
     for subject in suite.subjects {

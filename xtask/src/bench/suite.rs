@@ -19,6 +19,17 @@ pub struct Subject {
     pub fails: &'static [&'static str],
 }
 
+/// What a suite's cases are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Requests of fixtures/programs.toml, each recorded once before the first round.
+    Requests,
+    /// Kernels of fixtures/peers.
+    Kernels,
+    /// Plain words for `{case}`.
+    Words,
+}
+
 /// A binary of this workspace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Binary {
@@ -38,12 +49,10 @@ pub struct Suite {
     pub name: &'static str,
     /// What it answers.
     pub about: &'static str,
-    /// The cases: requests of fixtures/programs.toml where `recorded`, else plain words for `{case}`.
+    /// The cases.
     pub cases: &'static [&'static str],
-    /// Whether each case is a request, recorded once before the first round.
-    pub recorded: bool,
-    /// Whether each case is a kernel of fixtures/peers.
-    pub kernels: bool,
+    /// What their names mean.
+    pub kind: Kind,
     /// The subjects.
     pub subjects: &'static [Subject],
     /// Numerator and denominator, by name.
@@ -52,16 +61,20 @@ pub struct Suite {
     pub rounds: usize,
 }
 
+const fn run(binary: Binary, name: &'static str, args: &'static [&'static str]) -> Subject {
+    Subject { name, binary, args, record_options: false, fails: &[] }
+}
+
 const fn subject(name: &'static str, args: &'static [&'static str]) -> Subject {
-    Subject { name, binary: Binary::Subject, args, record_options: false, fails: &[] }
+    run(Binary::Subject, name, args)
 }
 
 const fn native(name: &'static str, args: &'static [&'static str]) -> Subject {
-    Subject { name, binary: Binary::Subject, args, record_options: true, fails: &[] }
+    Subject { record_options: true, ..subject(name, args) }
 }
 
 const fn peer(name: &'static str, args: &'static [&'static str]) -> Subject {
-    Subject { name, binary: Binary::Peers, args, record_options: false, fails: &[] }
+    run(Binary::Peers, name, args)
 }
 
 /// The kernels of fixtures/peers.
@@ -72,14 +85,13 @@ const SUITES: &[Suite] = &[
         name: "request",
         about: "What observing a request costs: native Wasmtime, recording, and the engine plain, counting and tracing; wasmi replays the same recording. `trace` is the whole command, from reading the recording to the printed ladder; the others are timed without compilation and set-up.",
         cases: &["cpython", "resvg", "quickjs"],
-        recorded: true,
-        kernels: false,
+        kind: Kind::Requests,
         subjects: &[
             native("native", &["native", "{module}"]),
             native("record", &["record", "{module}", "-o", "{scratch}/again.wspr"]),
             subject("plain", &["plain", "{request}"]),
             subject("counting", &["counting", "{request}"]),
-            Subject { name: "trace", binary: Binary::Worksp, args: &["trace", "{request}", "-o", "{scratch}/run.wspt", "--json"], record_options: false, fails: &[] },
+            run(Binary::Worksp, "trace", &["trace", "{request}", "-o", "{scratch}/run.wspt", "--json"]),
             subject("wasmi", &["wasmi", "{request}"]),
         ],
         ratios: &[("record", "native"), ("plain", "native"), ("counting", "native"), ("trace", "native"), ("wasmi", "native"), ("plain", "wasmi")],
@@ -89,8 +101,7 @@ const SUITES: &[Suite] = &[
         name: "kernels",
         about: "Kernels that import nothing, each engine's time for the same call, without compilation: this engine plain, counting fuel, under a probe that counts work and under one that appends every access to a buffer; wasmi, stitch, and Wasmtime's Cranelift, Winch and Pulley.",
         cases: KERNELS,
-        recorded: false,
-        kernels: true,
+        kind: Kind::Kernels,
         subjects: &[
             subject("plain", &["kernel", "plain", "{kernel}"]),
             subject("fuel", &["kernel", "fuel", "{kernel}"]),
@@ -110,8 +121,7 @@ const SUITES: &[Suite] = &[
         name: "translation",
         about: "Loading CPython's module (25 MB): validation only, as before a lazy start, and with all functions translated, by one thread and by two.",
         cases: &["cpython"],
-        recorded: true,
-        kernels: false,
+        kind: Kind::Requests,
         subjects: &[
             subject("lazy", &["translate", "{module}"]),
             subject("eager", &["translate", "{module}", "--threads", "1"]),
@@ -124,8 +134,7 @@ const SUITES: &[Suite] = &[
         name: "suspension",
         about: "A run that stops and goes on a million times, out of fuel and at host calls: microseconds for one are seconds here.",
         cases: &["million"],
-        recorded: false,
-        kernels: false,
+        kind: Kind::Words,
         subjects: &[
             subject("fuel", &["suspend"]),
             subject("host", &["suspend", "--host"]),
@@ -137,11 +146,10 @@ const SUITES: &[Suite] = &[
         name: "harness",
         about: "The harness's own check: twice the work must cost twice the time, and the same work once.",
         cases: &["spin"],
-        recorded: false,
-        kernels: false,
+        kind: Kind::Words,
         subjects: &[
-            Subject { name: "once", binary: Binary::Xtask, args: &["spin", "200000000"], record_options: false, fails: &[] },
-            Subject { name: "twice", binary: Binary::Xtask, args: &["spin", "400000000"], record_options: false, fails: &[] },
+            run(Binary::Xtask, "once", &["spin", "200000000"]),
+            run(Binary::Xtask, "twice", &["spin", "400000000"]),
         ],
         ratios: &[("twice", "once")],
         rounds: 5,
@@ -181,10 +189,10 @@ mod tests {
                     assert!(suite.subjects.iter().any(|subject| subject.name == *name), "{}: {name}", suite.name);
                 }
             }
-            for case in suite.cases.iter().filter(|_| suite.kernels) {
+            for case in suite.cases.iter().filter(|_| suite.kind == Kind::Kernels) {
                 assert!(kernel(case).is_file(), "{case}");
             }
-            for case in suite.cases.iter().filter(|_| suite.recorded) {
+            for case in suite.cases.iter().filter(|_| suite.kind == Kind::Requests) {
                 assert!(worksp_fixtures::programs().iter().any(|p| p.requests.iter().any(|r| r.name == *case)), "{case}");
             }
         }
