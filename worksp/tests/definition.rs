@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use worksp::dag::Dag;
 use worksp::ladder::{Keep, Ladder, Lane};
+use worksp_tracer::trace::Check;
 use worksp_tracer::{Granule, Offload, Trace};
 
 use definition::Edge;
@@ -88,9 +89,25 @@ proptest! {
     }
 
     #[test]
+    fn deltas_and_the_stack_pointer(ops in stream::stack_ops(24)) {
+        check_all(&ops);
+    }
+
+    #[test]
     fn everything(ops in stream::all_ops(80)) {
         check_all(&ops);
     }
+}
+
+/// A load that waits for its store belongs to whoever owned the stack when it was made.
+#[test]
+fn a_waiting_load_has_the_owner_of_its_time() {
+    use Op::*;
+    let wrote = [Sp(32), Store(40, 8), Unit, Sp(32)];
+    let again = [Sp(64), Sp(32)];
+    let check = |ops: &[Op]| stream::run(ops, Granule::Eight).0.info.checks.stack;
+    assert_eq!(check(&[&wrote[..], &[TaggedLoad(40, 4, 1)], &again].concat()), Check::Holds);
+    assert!(matches!(check(&[&wrote[..], &again, &[TaggedLoad(40, 4, 1)]].concat()), Check::Violated(_)));
 }
 
 /// Sequences that random streams seldom hit.
@@ -131,6 +148,16 @@ fn corners() {
         &[&[Store(72, 4), Load(69, 8), Store(72, 1)][..], &unit(&[TaggedLoad(69, 4, 1)])].concat(),
         &[&[Load(65, 8)][..], &unit(&[Store(76, 4), Copy(64, 32, 10), Store(76, 1)]), &[Delta(65, 8, 1)]].concat(),
         &[&[Load(72, 4), Store(73, 8), Load(72, 2), Store(69, 4)][..], &unit(&[Store(72, 1)])].concat(),
+        // What a segment wrote a part of since is no delta any more, though it made the same one before.
+        &[unit(&[Delta(40, 4, 1), Store(40, 1), Delta(40, 4, 1)]), unit(&[Delta(40, 4, 1)])].concat(),
+        // A load that waits for its store does so in its own activation.
+        &[unit(&[Delta(40, 4, 1), TaggedLoad(40, 4, 1), Call, TaggedStore(40, 4, 1), Ret]), unit(&[Delta(40, 4, 1)])].concat(),
+        &[unit(&[Delta(40, 4, 1), Call, TaggedLoad(40, 4, 1), Ret, TaggedStore(40, 4, 1)]), unit(&[Delta(40, 4, 1)])].concat(),
+        // Frames that were given back and claimed again before a read, or between the two accesses of a delta.
+        &[&[Sp(32), Store(40, 8)][..], &unit(&[Sp(32), Sp(64), Sp(32), Load(40, 8)])].concat(),
+        &[&[Sp(32), Store(40, 8)][..], &unit(&[Sp(32), TaggedLoad(40, 4, 1), Sp(64), Sp(32), TaggedStore(40, 4, 1)])].concat(),
+        // The stack pointer at a cut, which says what is dead.
+        &[unit(&[Store(40, 8)]), unit(&[Sp(24), Sp(32), Sp(64), Sp(32), Sp(64)]), vec![Load(40, 8)]].concat(),
         // Deltas of many segments, then a read and a delta of another family.
         &[unit(&[Delta(80, 4, 1)]).repeat(40), unit(&[Load(80, 4)]), unit(&[Delta(80, 4, 2)]), unit(&[Delta(80, 4, 1)])]
             .concat(),

@@ -111,7 +111,8 @@ impl StackPointer {
         self.pending.is_some() && range.start < self.highest && self.lowest < range.end
     }
 
-    /// Whether this value is nothing new, so that it may wait.
+    /// Whether this value is nothing new, so that it may wait. (The first one in an epoch never waits, so that what the host sets, which
+    /// begins one, need not be known here.)
     fn may_wait(&self, value: u64) -> bool {
         (self.lowest..=self.highest).contains(&value)
     }
@@ -458,9 +459,6 @@ impl<S: Sink> HostObserver for Offload<S> {
 
     fn host_global_set(&mut self, global: u32, value: u64) {
         self.send_cut(&[value], &[], Message::HostGlobalSet { global });
-        if self.sp.global == Some(global) {
-            self.sp.is_sent(value);
-        }
     }
 }
 

@@ -108,6 +108,25 @@ fn common_op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Deltas and stack pointers in one corner of the stack, so that what waits for something else meets everything else.
+pub fn stack_ops(max: usize) -> impl Strategy<Value = Vec<Op>> {
+    let address = || prop_oneof![4 => Just(40u64), 2 => Just(44), 1 => 38..48u64];
+    let len = || prop_oneof![4 => Just(4u32), 1 => Just(1), 1 => Just(2), 1 => Just(8)];
+    let op = prop_oneof![
+        1 => (1..40u8).prop_map(Op::Work),
+        4 => Just(Op::Unit),
+        2 => Just(Op::Call),
+        5 => Just(Op::Ret),
+        3 => (address(), len()).prop_map(|(a, n)| Op::Load(a, n)),
+        3 => (address(), len()).prop_map(|(a, n)| Op::Store(a, n)),
+        6 => (address(), len(), 1..3u8).prop_map(|(a, n, f)| Op::Delta(a, n, f)),
+        3 => (address(), len(), 1..3u8).prop_map(|(a, n, f)| Op::TaggedLoad(a, n, f)),
+        3 => (address(), len(), 1..3u8).prop_map(|(a, n, f)| Op::TaggedStore(a, n, f)),
+        5 => (3..=8u64).prop_map(|n| Op::Sp(n * 8)),
+    ];
+    proptest::collection::vec(op, 1..max)
+}
+
 pub fn memory_ops(max: usize) -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(common_op(), 1..max)
 }
