@@ -17,6 +17,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
+pub mod generate;
+pub mod operators;
+pub mod program;
+pub mod run;
 pub mod subject;
 pub mod suites;
 pub mod wast;

@@ -1,0 +1,1 @@
+//! Smaller programs that still do what a larger one did.
