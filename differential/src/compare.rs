@@ -3,7 +3,7 @@
 use worksp_engine::TrapKind;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::program::{Needs, Program, encode};
+use crate::program::{Input, Needs, Program, encode};
 use crate::run::oracle::{Compiler, Oracle};
 use crate::run::ours::Mode;
 use crate::run::{End, HostCall, Runner};
@@ -110,6 +110,27 @@ pub struct Outcome {
     pub compiler: Option<Compiler>,
 }
 
+/// Programs as they run: one module, and what to call in it.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The module, with its driver.
+    pub bytes: Vec<u8>,
+    /// What each program needs, and the inputs of its calls.
+    pub calls: Vec<(Needs, Vec<Input>)>,
+}
+
+impl Batch {
+    /// These programs together.
+    pub fn of(programs: &[Program]) -> Batch {
+        Batch { bytes: encode(programs), calls: programs.iter().map(|program| (program.needs(), program.inputs.clone())).collect() }
+    }
+
+    /// What all of them need.
+    fn needs(&self) -> Needs {
+        self.calls.iter().fold(Needs::default(), |all, (needs, _)| all.or(*needs))
+    }
+}
+
 /// Engines that are kept from batch to batch.
 pub struct Bench {
     winch: Oracle,
@@ -127,40 +148,57 @@ impl Bench {
     }
 
     /// Runs a batch.
-    pub fn run(&mut self, programs: &[Program]) -> Outcome {
-        let needs: Vec<Needs> = programs.iter().map(Program::needs).collect();
-        let all = needs.iter().fold(Needs::default(), |all, needs| all.or(*needs));
-        let bytes = encode(programs);
-        let mut outcome = Outcome { programs: programs.len() as u64, ..Outcome::default() };
-        let (oracle, compiler): (&mut dyn Runner, _) = match self.winch.load(&bytes, all) {
+    ///
+    /// # Panics
+    ///
+    /// When Wasmtime refuses the module, which generators do not make.
+    pub fn run(&mut self, batch: &Batch) -> Outcome {
+        let (oracle, compiler): (&mut dyn Runner, _) = match self.winch.load(&batch.bytes, batch.needs()) {
             Ok(()) => (&mut self.winch, Compiler::Winch),
-            Err(_) => match self.fast.load(&bytes, all) {
+            Err(_) => match self.fast.load(&batch.bytes, batch.needs()) {
                 Ok(()) => (&mut self.fast, Compiler::Fast),
                 Err(error) => panic!("a generator made a module that Wasmtime refuses: {error}"),
             },
         };
-        outcome.compiler = Some(compiler);
-        let mut modes: Vec<(Mode, &mut dyn Runner)> = Vec::new();
-        for (mode, runner) in &mut self.modes {
-            match runner.load(&bytes, all) {
-                Ok(()) => modes.push((*mode, &mut **runner)),
-                Err(detail) => {
-                    outcome.divergences.push(Divergence { program: 0, call: None, mode: *mode, difference: Difference { what: What::Load, detail } });
-                }
+        let outcome = together(batch, oracle, &mut self.modes, self.digests);
+        Outcome { compiler: Some(compiler), ..outcome }
+    }
+}
+
+/// Runs a batch on an oracle of the caller's choice.
+///
+/// # Errors
+///
+/// When the oracle refuses it.
+pub fn on(oracle: &mut dyn Runner, batch: &Batch, modes: &mut [(Mode, Box<dyn Runner>)]) -> Result<Outcome, String> {
+    oracle.load(&batch.bytes, batch.needs())?;
+    Ok(together(batch, oracle, modes, true))
+}
+
+/// Runs a batch on an oracle that has loaded it, and in all modes.
+fn together(batch: &Batch, oracle: &mut dyn Runner, modes: &mut [(Mode, Box<dyn Runner>)], digests: bool) -> Outcome {
+    let mut outcome = Outcome { programs: batch.calls.len() as u64, ..Outcome::default() };
+    let all = batch.needs();
+    let mut running: Vec<(Mode, &mut dyn Runner)> = Vec::new();
+    for (mode, runner) in modes {
+        match runner.load(&batch.bytes, all) {
+            Ok(()) => running.push((*mode, &mut **runner)),
+            Err(detail) => {
+                outcome.divergences.push(Divergence { program: 0, call: None, mode: *mode, difference: Difference { what: What::Load, detail } });
             }
         }
-        for (index, (program, needs)) in (0..).zip(programs.iter().zip(&needs)) {
-            let digest = one(index, program, Needs { fresh: needs.fresh, ..all }, oracle, &mut modes, self.digests, &mut outcome);
-            outcome.digests.extend(digest);
-        }
-        outcome
     }
+    for (index, (needs, inputs)) in (0..).zip(&batch.calls) {
+        let digest = one(index, inputs, Needs { fresh: needs.fresh, ..all }, oracle, &mut running, digests, &mut outcome);
+        outcome.digests.extend(digest);
+    }
+    outcome
 }
 
 /// Runs one program of a batch.
 fn one(
     index: u32,
-    program: &Program,
+    inputs: &[Input],
     needs: Needs,
     oracle: &mut dyn Runner,
     modes: &mut [(Mode, &mut dyn Runner)],
@@ -180,7 +218,7 @@ fn one(
         }
     }
     let mut spoilt = needs.fresh;
-    for (call, input) in (0..).zip(&program.inputs) {
+    for (call, input) in (0..).zip(inputs) {
         let end = oracle.call(index, input);
         let expected = Seen::of(oracle, end, needs);
         outcome.calls += 1;
@@ -279,7 +317,7 @@ mod tests {
         let (mut calls, mut comparisons, mut winch) = (0, 0, 0);
         for batch in 0..count.div_ceil(64) {
             let programs: Vec<Program> = (0..64).map(|i| single::program(batch * 64 + i, &mut Random::of(1, batch * 64 + i))).collect();
-            let outcome = bench.run(&programs);
+            let outcome = bench.run(&Batch::of(&programs));
             if let Some(divergence) = outcome.divergences.first() {
                 panic!("{divergence:?} {:?}", programs[divergence.program as usize]);
             }

@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 pub mod compare;
 pub mod generate;
 pub mod operators;

@@ -153,7 +153,8 @@ impl Bench {
         if matches!(name, "unreachable" | "nop" | "else" | "end" | "return" | "drop" | "select" | "catch_all" | "throw_ref" | "atomic_fence") {
             return None;
         }
-        let (kinds, lanes): (fn(u8, u8) -> Vec<u8>, u8) = match fields {
+        type Bytes = fn(u8, u8) -> Vec<u8>;
+        let (kinds, lanes): (Bytes, u8) = match fields {
             [] => (|_, _| vec![], 0),
             ["lane"] => (|_, lane| vec![lane], 16),
             ["lanes"] => (|_, _| vec![0; 16], 0),
@@ -165,9 +166,9 @@ impl Bench {
         let takes = |params: &[ValType], align, lane| self.results(&opcode, &kinds(align, lane), params).is_some();
         let aligns = if fields.first() == Some(&"memarg") { 0..=4 } else { 0..=0 };
         let params = aligns.clone().find_map(|align| self.params(&opcode, &kinds(align, 0)))?;
-        let mut valid = aligns.filter(|align| takes(&params, *align, 0));
-        let min = valid.next()?;
-        let alignment = Alignment { min, max: valid.last().unwrap_or(min) };
+        let valid: Vec<u8> = aligns.filter(|align| takes(&params, *align, 0)).collect();
+        let (min, max) = (*valid.first()?, *valid.last()?);
+        let alignment = Alignment { min, max };
         let lanes = (1..lanes).take_while(|lane| takes(&params, min, *lane)).count() as u8 + 1;
         let results = self.results(&opcode, &kinds(min, 0), &params)?;
         let immediates = match fields {

@@ -11,7 +11,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     cli::stop_on_interrupt();
     match cli::Cli::parse().run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(failure) => {
             anstream::eprintln!("{failure}");
             ExitCode::from(2)

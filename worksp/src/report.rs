@@ -76,15 +76,21 @@ fn binding_words(rung: &Rung) -> String {
     if names.is_empty() { "–".to_owned() } else { names.join(", ") }
 }
 
-/// The ladder, one line a rung.
-pub fn table(ladder: &Ladder, style: Style) -> String {
+/// A table without rows.
+pub fn headed(header: &[&str], style: Style) -> Table {
     let mut table = Table::new();
     match style {
         Style::Terminal => table.load_preset(presets::UTF8_HORIZONTAL_ONLY),
         Style::Plain => table.load_preset(presets::NOTHING),
     };
     table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["rung", "without", "work", "span", "parallelism", "burdened", "validity", "bound by"]);
+    table.set_header(header.to_vec());
+    table
+}
+
+/// The ladder, one line a rung.
+pub fn table(ladder: &Ladder, style: Style) -> String {
+    let mut table = headed(&["rung", "without", "work", "span", "parallelism", "burdened", "validity", "bound by"], style);
     for (number, rung) in ladder.rungs.iter().enumerate() {
         let removes = match number {
             0 => "everything but nesting",

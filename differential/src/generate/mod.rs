@@ -2,6 +2,8 @@
 
 pub mod single;
 
+use crate::program::Program;
+
 /// SplitMix64: the same numbers on every machine, for ever (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -47,5 +49,39 @@ impl Random {
     /// One of these.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// What makes programs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Generator {
+    /// Every operator in every shape, see [`single`].
+    Single,
+}
+
+impl Generator {
+    /// All of them.
+    pub const ALL: [Generator; 1] = [Generator::Single];
+
+    /// Goes up whenever a number stands for another program than before.
+    pub fn version(self) -> u32 {
+        match self {
+            Generator::Single => 1,
+        }
+    }
+
+    /// The program of this number.
+    pub fn program(self, seed: u64, index: u64) -> Program {
+        let mut random = Random::of(seed, index);
+        match self {
+            Generator::Single => single::program(index, &mut random),
+        }
+    }
+}
+
+impl std::fmt::Display for Generator {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }

@@ -163,7 +163,7 @@ fn stack(ty: ValType, index: u32, random: &mut Random) -> Node {
 pub fn immediate(operator: &Operator, random: &mut Random) -> Immediate {
     // An address that is both unaligned and out of bounds is a trap of either kind, as its engine likes it.
     let waits = operator.name.starts_with("memory_atomic");
-    let offset = |random: &mut Random| match random.below(if waits { 6 } else { 8 }) {
+    let offset = |random: &mut Random| match random.below(if waits { 4 } else { 8 }) {
         0..4 => 0,
         4 | 5 => random.below(64) as u32,
         6 => 0xfff0 + random.below(32) as u32,

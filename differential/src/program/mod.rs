@@ -7,6 +7,7 @@
 //! ```
 
 mod encode;
+pub mod script;
 pub mod shrink;
 
 use wasm_encoder::{Instruction, ValType};
@@ -358,8 +359,14 @@ impl Program {
     }
 }
 
+/// A module as text.
+pub fn program_text(bytes: &[u8]) -> String {
+    wasmprinter::print_bytes(bytes).unwrap_or_else(|e| format!(";; {e}\n"))
+}
+
 /// See [`Program::needs`].
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Needs {
     /// It changes what only a new instance can set right for the next program.
     pub fresh: bool,

@@ -1,5 +1,7 @@
 //! Wasmtime as a [`Runner`].
 
+use std::time::Duration;
+
 use rustc_hash::FxHashMap;
 use wasmtime::{AsContextMut, Caller, Engine, Extern, Func, FuncType, Global, Instance, Memory, Module, OptLevel, RegallocAlgorithm, Store, Strategy, Table, Val, ValType};
 use worksp_engine::TrapKind;
@@ -31,8 +33,8 @@ impl std::fmt::Display for Compiler {
 }
 
 impl Compiler {
-    /// An engine with it, and with all features that this engine has too.
-    pub fn engine(self, canonicalize_nans: bool) -> Engine {
+    /// A configuration with it, and with all features that this engine has too.
+    pub fn config(self, canonicalize_nans: bool) -> wasmtime::Config {
         let mut config = wasmtime::Config::new();
         config.cranelift_nan_canonicalization(canonicalize_nans);
         match self {
@@ -54,13 +56,15 @@ impl Compiler {
         } else {
             config.wasm_relaxed_simd(false).wasm_tail_call(false);
         }
-        Engine::new(&config).expect("a valid configuration")
+        config
     }
 }
 
 /// Wasmtime with one of its compilers.
 pub struct Oracle {
     engine: Engine,
+    /// Runs end after about so many ticks of a clock, if at all.
+    ticks_max: Option<u64>,
     loaded: Option<Loaded>,
 }
 
@@ -87,7 +91,24 @@ struct Shared {
 impl Oracle {
     /// With this compiler.
     pub fn new(compiler: Compiler, canonicalize_nans: bool) -> Oracle {
-        Oracle { engine: compiler.engine(canonicalize_nans), loaded: None }
+        let engine = Engine::new(&compiler.config(canonicalize_nans)).expect("a valid configuration");
+        Oracle { engine, ticks_max: None, loaded: None }
+    }
+
+    /// One that gives up a call after about a second: for programs that may not end.
+    pub fn patient(compiler: Compiler) -> Oracle {
+        let mut config = compiler.config(true);
+        config.epoch_interruption(true);
+        let engine = Engine::new(&config).expect("a valid configuration");
+        let clock = engine.weak();
+        std::thread::spawn(move || {
+            while let Some(engine) = clock.upgrade() {
+                engine.increment_epoch();
+                drop(engine);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        Oracle { engine, ticks_max: Some(10), loaded: None }
     }
 
     fn loaded(&mut self) -> &mut Loaded {
@@ -96,6 +117,7 @@ impl Oracle {
 
     fn instantiate(&mut self, module: Module, needs: Needs) -> wasmtime::Result<()> {
         let mut store = Store::new(&self.engine, Shared::default());
+        store.set_epoch_deadline(self.ticks_max.unwrap_or(1));
         let imports: Vec<Extern> = Host::ALL.into_iter().map(|host| host_func(&mut store, host).into()).collect();
         let instance = Instance::new(&mut store, &module, &imports)?;
         let export = |store: &mut Store<Shared>, name: &str| instance.get_export(store, name);
@@ -110,8 +132,12 @@ impl Oracle {
     }
 
     fn run(&mut self, func: impl Fn(&Loaded) -> Func, args: &[Val], results: &mut [Val]) -> Option<End> {
+        let ticks_max = self.ticks_max;
         let loaded = self.loaded();
         loaded.store.data_mut().calls.clear();
+        if let Some(ticks) = ticks_max {
+            loaded.store.set_epoch_deadline(ticks);
+        }
         func(loaded).call(&mut loaded.store, args, results).err().map(|error| failed(&mut loaded.store, &error))
     }
 }

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use worksp::report::grouped;
+use worksp::report::{Style, grouped};
 use worksp_recorder::{Dir, Entry, Exit, RecordOptions, Script, Stdin, Stdout, Stub};
 
 /// Why a command failed: a message for people. The exit status is 2.
@@ -42,11 +43,16 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
+/// What ^C leaves behind, and what to do with it.
+pub(crate) static INTERRUPTED: Mutex<&str> =
+    Mutex::new("nothing was written under a final name (a `.partial` file may remain: delete it or run again)");
+
 /// Makes ^C end the process with a message and status 2. Files are written under another name until they are complete, so
 /// nothing half-written is left under a final name.
 pub(crate) fn stop_on_interrupt() {
     let handler = || {
-        eprintln!("\nerror: interrupted; nothing was written under a final name (a `.partial` file may remain: delete it or run again)");
+        let advice = INTERRUPTED.lock().map_or("", |advice| *advice);
+        eprintln!("\nerror: interrupted; {advice}");
         std::process::exit(2);
     };
     if ctrlc::set_handler(handler).is_err() {
@@ -149,6 +155,11 @@ pub(crate) fn seconds(duration: Duration) -> String {
 /// Whether the reader of stdout is a person.
 pub(crate) fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
+}
+
+/// How to draw for the reader of stdout.
+pub(crate) fn output_style() -> Style {
+    if is_terminal() { Style::Terminal } else { Style::Plain }
 }
 
 /// A bar on stderr for work that is long; silent in a pipe and with `quiet`.

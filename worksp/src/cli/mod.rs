@@ -2,11 +2,14 @@
 
 mod common;
 mod demo;
+mod fuzz;
 mod record;
 mod report;
 mod trace;
 
 pub(crate) use common::{Failure, stop_on_interrupt};
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -33,16 +36,19 @@ enum Command {
     Trace(trace::Args),
     Report(report::Args),
     Demo(demo::Args),
+    Fuzz(fuzz::Args),
 }
 
 impl Cli {
-    /// Runs the command.
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        match self.command {
+    /// Runs the command. The status is 0, or 1 where a comparison failed.
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        let done = match self.command {
+            Command::Fuzz(args) => return fuzz::run(&args),
             Command::Record(args) => record::run(&args),
             Command::Trace(args) => trace::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Demo(args) => demo::run(&args),
-        }
+        };
+        done.map(|()| ExitCode::SUCCESS)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use bytesize::ByteSize;
 use worksp::json::LadderJson;
 use worksp::ladder::{BURDEN_DEFAULT, Ladder};
-use worksp::report::{self, Style, grouped};
+use worksp::report::{self, grouped};
 use worksp::request::{self, Phase, TraceOptions, Traced};
 use worksp_recorder::Stdout;
 use worksp_tracer::container::Kind;
@@ -15,7 +15,7 @@ use worksp_tracer::tracer::MEMORY_MAX_DEFAULT;
 use worksp_tracer::units::UnitSpec;
 use worksp_tracer::{Granule, trace_file};
 
-use super::common::{Failure, Meter, Request, ended, is_terminal, read, seconds};
+use super::common::{Failure, Meter, Request, ended, output_style, read, seconds};
 
 /// Trace a request: how parallel it is, under the ladder of models, and what binds it
 #[derive(clap::Args, Debug)]
@@ -166,7 +166,7 @@ pub(crate) fn show(traced: &Traced, view: &View) -> Result<(), Failure> {
         println!("{}", LadderJson::new(&traced.trace, &ladder).to_line());
         return Ok(());
     }
-    let style = if is_terminal() { Style::Terminal } else { Style::Plain };
+    let style = output_style();
     print!("{}", chosen(traced));
     print!("{}", report::render(&traced.trace, &ladder, style));
     let work = traced.trace.info.work;
@@ -211,7 +211,7 @@ pub(crate) fn show_file(path: &Path, view: &View) -> Result<(), Failure> {
     if view.json {
         println!("{}", LadderJson::new(&file.trace, &ladder).to_line());
     } else {
-        let style = if is_terminal() { Style::Terminal } else { Style::Plain };
+        let style = output_style();
         print!("{}", report::render(&file.trace, &ladder, style));
     }
     Ok(())

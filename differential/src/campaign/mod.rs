@@ -1,0 +1,187 @@
+//! Campaigns: batch after batch of programs, until there is no time left; what came of each is a line in a file.
+//!
+//! ```text
+//! Plan ─► batches, numbered ─► jobs ─► Bench ─► Line ─► shard-I-of-N.jsonl ─► Totals ─► status, report
+//!                                        │
+//!                                        └ a difference ─► confirmed ─► shrunk ─► findings/ID.{json,wasm,wat,wast}
+//! ```
+//!
+//! The lines are all there is: a campaign that was killed goes on with the batches that have no line. A line that is not whole
+//! belongs to a batch that was not finished.
+
+mod cells;
+mod finding;
+mod log;
+mod work;
+
+use std::path::{Path, PathBuf};
+
+pub use cells::{Cells, possible_cells};
+pub use finding::{Finding, Kept, Kind, examine, shrink_to_files};
+pub use log::{Campaign, Line, Totals};
+pub use work::{Limits, Progress, run};
+
+use crate::generate::Generator;
+use crate::run::ours::Mode;
+
+/// What a campaign runs, fixed when it begins.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Layout of the campaign's files.
+    pub schema: String,
+    /// What all random numbers come from.
+    pub seed: u64,
+    /// Batches are dealt to them in turn.
+    pub generators: Vec<Generator>,
+    /// Their versions: the same number means the same programs.
+    pub versions: Vec<u32>,
+    /// Modes that are held against the oracle.
+    pub modes: Vec<Mode>,
+    /// Where `corpus` takes its modules from.
+    pub corpus: Option<PathBuf>,
+    /// Programs after which the campaign is over, all shards together.
+    pub programs_max: Option<u64>,
+    /// Number of shards.
+    pub shards: u32,
+}
+
+/// [`Plan::schema`].
+pub const SCHEMA: &str = "worksp.campaign.v1";
+/// Programs of one batch.
+pub const BATCH: u64 = 64;
+
+impl Plan {
+    /// A plan for these generators in their present versions.
+    pub fn new(seed: u64, generators: Vec<Generator>, modes: Vec<Mode>) -> Plan {
+        let versions = generators.iter().map(|generator| generator.version()).collect();
+        Plan { schema: SCHEMA.into(), seed, generators, versions, modes, corpus: None, programs_max: None, shards: 1 }
+    }
+
+    /// Batches of the whole campaign, if that is known.
+    pub fn batches_max(&self) -> Option<u64> {
+        self.programs_max.map(|programs| programs.div_ceil(BATCH))
+    }
+
+    /// Which generator makes a batch, and the index of the batch's first program in it.
+    pub fn batch(&self, batch: u64) -> (Generator, u64) {
+        let count = self.generators.len() as u64;
+        (self.generators[(batch % count) as usize], batch / count * BATCH)
+    }
+}
+
+/// Which shard of how many, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    /// This one.
+    pub index: u32,
+    /// Of so many.
+    pub count: u32,
+}
+
+impl std::str::FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shard, String> {
+        let parsed = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+        match parsed {
+            Some((index, count)) if index < count && count <= 4096 => Ok(Shard { index, count }),
+            _ => Err(format!("a shard is I/N with I below N, such as 0/4; not {text}")),
+        }
+    }
+}
+
+/// A program of a campaign, by name: `GENERATOR-VERSION-SEED-INDEX`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CaseId {
+    /// What makes it.
+    pub generator: Generator,
+    /// In this version.
+    pub version: u32,
+    /// From this seed.
+    pub seed: u64,
+    /// Its number.
+    pub index: u64,
+}
+
+impl std::fmt::Display for CaseId {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{}-{}-{}-{}", self.generator, self.version, self.seed, self.index)
+    }
+}
+
+impl std::str::FromStr for CaseId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CaseId, String> {
+        let parts: Vec<&str> = text.split('-').collect();
+        let [generator, version, seed, index] = parts.as_slice() else {
+            return Err(format!("a case is GENERATOR-VERSION-SEED-INDEX, such as single-1-7-12345; not {text}"));
+        };
+        let number = |text: &str| text.parse().map_err(|_| format!("{text} is no number"));
+        let generator: Generator = clap::ValueEnum::from_str(generator, false).map_err(|_| format!("there is no generator {generator}"))?;
+        let version = u32::try_from(number(version)?).map_err(|_| "versions are small numbers".to_owned())?;
+        if version != generator.version() {
+            let now = generator.version();
+            return Err(format!("version {version} of {generator} is not in this build, which has {now}; replay the .wasm that the finding kept instead"));
+        }
+        Ok(CaseId { generator, version, seed: number(seed)?, index: number(index)? })
+    }
+}
+
+/// What goes wrong with a campaign other than what it looks for.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read or written.
+    #[error("{path}: {source}", path = path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{path}: {what}", path = path.display())]
+    Content {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Another process works on this shard.
+    #[error("{path}: another process is at work on this shard; choose another --shard or --dir", path = path.display())]
+    Locked {
+        /// The shard's file.
+        path: PathBuf,
+    },
+    /// There is a campaign already.
+    #[error("{path}: there is a campaign already; `worksp fuzz resume --dir {path}` goes on with it, another --dir begins a new one", path = path.display())]
+    Exists {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// A generator has nothing to make programs from.
+    #[error("{0}")]
+    Generator(String),
+    /// A program ran longer than any may.
+    #[error("{case}: not finished after {seconds} s in {mode}; `worksp fuzz replay {case}` runs it alone")]
+    Hang {
+        /// Its batch's first program.
+        case: String,
+        /// Where it is.
+        mode: String,
+        /// Since so many seconds.
+        seconds: u64,
+    },
+}
+
+impl Error {
+    fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::File { path, source }
+    }
+
+    fn content(path: &Path, what: impl Into<String>) -> Error {
+        Error::Content { path: path.to_owned(), what: what.into() }
+    }
+}
