@@ -65,8 +65,11 @@ impl Encoder {
                 code.function(&body);
                 index += 1;
             }
-            let indices: Vec<u32> = (self.base..index).collect();
-            elements.passive(Elements::Functions(indices.into()));
+            // What is in no table needs no way in from outside, which costs an oracle more to compile than a program.
+            if self.needs.tables {
+                let indices: Vec<u32> = (self.base..index).collect();
+                elements.passive(Elements::Functions(indices.into()));
+            }
         }
         exports.export("memory", ExportKind::Memory, 0);
         if self.needs.second_memory {
@@ -82,10 +85,16 @@ impl Encoder {
         code.function(&self.reset(programs));
         exports.export(RESET, ExportKind::Func, index);
         if driven {
+            let groups = Groups::of(programs, &first);
             let params = [&[ValType::I32][..], &[ValType::V128; PARAMS_MAX]].concat();
-            functions.function(self.ty(&params, &[ValType::V128; RESULTS_MAX]));
-            code.function(&driver(programs, &first));
+            let ty = self.ty(&params, &[ValType::V128; RESULTS_MAX]);
+            functions.function(ty);
+            code.function(&groups.driver(index + 2));
             exports.export(DRIVER, ExportKind::Func, index + 1);
+            for group in &groups.groups {
+                functions.function(ty);
+                code.function(&groups.of_group(group));
+            }
         } else {
             exports.export("main", ExportKind::Func, first[0]);
         }
@@ -237,73 +246,119 @@ impl Encoder {
             let fill = [I::I32Const(0), I::RefNull(HeapType::FUNC), I::I32Const(ELEMENTS.0 as i32), I::TableFill(table)];
             fill.iter().for_each(|instruction| _ = body.instruction(instruction));
         }
-        each(programs.len() as u32, &mut body, |program, body| {
-            let funcs = programs[program as usize].funcs.len().min(ELEMENTS.0 as usize) as i32;
-            for table in 0..TABLES {
-                // The second table has them from its second element on.
-                let count = funcs.min(ELEMENTS.0 as i32 - table as i32);
-                let init = [I::I32Const(table as i32), I::I32Const(0), I::I32Const(count), I::TableInit { table, elem_index: program }, I::Nop];
-                init.iter().for_each(|instruction| _ = body.instruction(instruction));
-            }
-            body.instruction(&I::Return);
-        });
+        if self.needs.tables {
+            switch(0..programs.len() as u32, &mut body, |program, body| {
+                let funcs = programs[program as usize].funcs.len().min(ELEMENTS.0 as usize) as i32;
+                for table in 0..TABLES {
+                    // The second table has them from its second element on.
+                    let count = funcs.min(ELEMENTS.0 as i32 - table as i32);
+                    let init = [I::I32Const(table as i32), I::I32Const(0), I::I32Const(count), I::TableInit { table, elem_index: program }];
+                    init.iter().for_each(|instruction| _ = body.instruction(instruction));
+                }
+                body.instruction(&I::Return);
+            });
+        }
         body.instruction(&I::End);
         body
     }
 }
 
-/// Code for each program, chosen by parameter 0.
-fn each(programs: u32, body: &mut Function, mut code: impl FnMut(u32, &mut Function)) {
-    for _ in 0..programs {
+/// Code for each of these cases, one after the other; parameter 0 says which of `targets` holds the case.
+fn switch(targets: impl ExactSizeIterator<Item = u32> + Clone, body: &mut Function, mut code: impl FnMut(u32, &mut Function)) {
+    let cases = targets.clone().max().map_or(0, |last| last + 1);
+    for _ in 0..cases {
         body.instruction(&Instruction::Block(BlockType::Empty));
     }
-    let targets: Vec<u32> = (0..programs - 1).collect();
-    body.instruction(&Instruction::LocalGet(0)).instruction(&Instruction::BrTable(targets.into(), programs - 1));
-    for program in 0..programs {
+    let mut targets: Vec<u32> = targets.collect();
+    let default = targets.pop().expect("there is a program");
+    body.instruction(&Instruction::LocalGet(0)).instruction(&Instruction::BrTable(targets.into(), default));
+    for case in 0..cases {
         body.instruction(&Instruction::End);
-        code(program, body);
+        code(case, body);
     }
 }
 
-/// Calls the first function of the program that parameter 0 names.
-fn driver(programs: &[Program], first: &[u32]) -> Function {
-    use Instruction as I;
-    // Results come off the stack in the opposite order.
-    let types = [ValType::I32, ValType::I64, ValType::F32, ValType::F64];
-    let scratch = |ty: ValType| (1 + PARAMS_MAX) as u32 + types.iter().position(|other| *other == ty).expect("a number") as u32;
-    let kept = |result: usize| (1 + PARAMS_MAX + types.len() + result) as u32;
-    let locals = types.into_iter().chain([ValType::V128; RESULTS_MAX]);
-    let mut body = Function::new_with_locals_types(locals);
-    each(programs.len() as u32, &mut body, |program, body| {
-        let ty = &programs[program as usize].funcs[0].ty;
-        for (param, ty) in (1..).zip(&ty.params) {
-            body.instruction(&I::LocalGet(param));
+/// Programs whose first functions have one type: what goes in and out is the same for all of them.
+struct Groups<'a> {
+    first: &'a [u32],
+    groups: Vec<&'a Signature>,
+    /// The group of each program.
+    of: Vec<u32>,
+}
+
+impl<'a> Groups<'a> {
+    fn of(programs: &'a [Program], first: &'a [u32]) -> Groups<'a> {
+        let (mut groups, mut of) = (Vec::<&Signature>::new(), Vec::new());
+        for program in programs {
+            let ty = &program.funcs[0].ty;
+            let place = groups.iter().position(|group| *group == ty).unwrap_or_else(|| {
+                groups.push(ty);
+                groups.len() - 1
+            });
+            of.push(place as u32);
+        }
+        Groups { first, groups, of }
+    }
+
+    /// Calls the function of the group that a program, parameter 0, is in.
+    fn driver(&self, first_group: u32) -> Function {
+        let mut body = Function::new([]);
+        switch(self.of.iter().copied(), &mut body, |group, body| {
+            (0..=PARAMS_MAX as u32).for_each(|param| _ = body.instruction(&Instruction::LocalGet(param)));
+            body.instruction(&Instruction::Call(first_group + group)).instruction(&Instruction::Return);
+        });
+        body.instruction(&Instruction::Unreachable).instruction(&Instruction::End);
+        body
+    }
+
+    /// Calls the first function of one of a group's programs.
+    fn of_group(&self, ty: &Signature) -> Function {
+        use Instruction as I;
+        let members: Vec<u32> = (0..self.of.len() as u32).filter(|program| self.groups[self.of[*program as usize] as usize] == ty).collect();
+        // Programs of other groups never come here; they stand for the first member.
+        let targets = self.of.iter().enumerate().map(|(program, _)| members.iter().position(|member| *member == program as u32).unwrap_or(0) as u32);
+        let mut body = Function::new_with_locals_types(ty.params.iter().chain(&ty.results).copied());
+        let place = |index: usize| (1 + PARAMS_MAX + index) as u32;
+        for (param, ty) in ty.params.iter().enumerate() {
+            body.instruction(&I::LocalGet(1 + param as u32));
             match ty {
                 ValType::I32 => body.instruction(&I::I32x4ExtractLane(0)),
                 ValType::I64 => body.instruction(&I::I64x2ExtractLane(0)),
                 ValType::F32 => body.instruction(&I::I32x4ExtractLane(0)).instruction(&I::F32ReinterpretI32),
                 ValType::F64 => body.instruction(&I::I64x2ExtractLane(0)).instruction(&I::F64ReinterpretI64),
-                _ => body,
+                _ => &mut body,
+            };
+            body.instruction(&I::LocalSet(place(param)));
+        }
+        body.instruction(&I::Block(BlockType::Empty));
+        let targets: Vec<u32> = targets.collect();
+        let count = members.len() as u32;
+        switch(targets.into_iter(), &mut body, |member, body| {
+            (0..ty.params.len()).for_each(|param| _ = body.instruction(&I::LocalGet(place(param))));
+            body.instruction(&I::Call(self.first[members[member as usize] as usize]));
+            // Results come off the stack in the opposite order.
+            (0..ty.results.len()).rev().for_each(|result| _ = body.instruction(&I::LocalSet(place(ty.params.len() + result))));
+            body.instruction(&I::Br(count - 1 - member));
+        });
+        body.instruction(&I::End);
+        for result in 0..RESULTS_MAX {
+            let local = place(ty.params.len() + result);
+            match ty.results.get(result) {
+                None => body.instruction(&I::V128Const(0)),
+                Some(ValType::I32) => body.instruction(&I::V128Const(0)).instruction(&I::LocalGet(local)).instruction(&I::I32x4ReplaceLane(0)),
+                Some(ValType::I64) => body.instruction(&I::V128Const(0)).instruction(&I::LocalGet(local)).instruction(&I::I64x2ReplaceLane(0)),
+                Some(ValType::F32) => {
+                    body.instruction(&I::V128Const(0)).instruction(&I::LocalGet(local)).instruction(&I::I32ReinterpretF32).instruction(&I::I32x4ReplaceLane(0))
+                }
+                Some(ValType::F64) => {
+                    body.instruction(&I::V128Const(0)).instruction(&I::LocalGet(local)).instruction(&I::I64ReinterpretF64).instruction(&I::I64x2ReplaceLane(0))
+                }
+                Some(_) => body.instruction(&I::LocalGet(local)),
             };
         }
-        body.instruction(&I::Call(first[program as usize]));
-        for (result, ty) in ty.results.iter().enumerate().rev() {
-            if *ty != ValType::V128 {
-                body.instruction(&I::LocalSet(scratch(*ty))).instruction(&I::V128Const(0)).instruction(&I::LocalGet(scratch(*ty)));
-                match ty {
-                    ValType::I32 => body.instruction(&I::I32x4ReplaceLane(0)),
-                    ValType::I64 => body.instruction(&I::I64x2ReplaceLane(0)),
-                    ValType::F32 => body.instruction(&I::I32ReinterpretF32).instruction(&I::I32x4ReplaceLane(0)),
-                    _ => body.instruction(&I::I64ReinterpretF64).instruction(&I::I64x2ReplaceLane(0)),
-                };
-            }
-            body.instruction(&I::LocalSet(kept(result)));
-        }
-        (0..RESULTS_MAX).for_each(|result| _ = body.instruction(&I::LocalGet(kept(result))));
-        body.instruction(&I::Return);
-    });
-    body.instruction(&I::Unreachable).instruction(&I::End);
-    body
+        body.instruction(&I::End);
+        body
+    }
 }
 
 fn constant(ty: ValType, bits: u128) -> Instruction<'static> {

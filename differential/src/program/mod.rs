@@ -341,9 +341,13 @@ impl Program {
         let mut needs = Needs::default();
         self.walk(|node| match &node.code {
             Code::Other(instruction, _) => {
-                use Instruction::{DataDrop, ElemDrop, MemoryCopy, MemoryFill, MemoryGrow, MemoryInit, MemorySize, TableCopy, TableFill, TableGrow, TableInit, TableSet};
+                use Instruction::{DataDrop, ElemDrop, MemoryCopy, MemoryFill, MemoryGrow, MemoryInit, MemorySize, RefFunc};
+                use Instruction::{TableCopy, TableFill, TableGet, TableGrow, TableInit, TableSet, TableSize};
                 needs.fresh |= matches!(instruction, MemoryGrow(_) | TableGrow(_) | DataDrop(_) | ElemDrop(_));
-                needs.tables |= matches!(instruction, TableCopy { .. } | TableFill(_) | TableGrow(_) | TableInit { .. } | TableSet(_));
+                needs.tables |= matches!(
+                    instruction,
+                    ElemDrop(_) | RefFunc(_) | TableCopy { .. } | TableFill(_) | TableGet(_) | TableGrow(_) | TableInit { .. } | TableSet(_) | TableSize(_)
+                );
                 needs.second_memory |= match instruction {
                     MemoryCopy { src_mem, dst_mem } => src_mem.max(dst_mem) > &0,
                     MemoryFill(mem) | MemoryGrow(mem) | MemorySize(mem) | MemoryInit { mem, .. } => *mem > 0,
@@ -351,6 +355,7 @@ impl Program {
                 };
             }
             Code::Operator(_, immediate) => needs.second_memory |= immediate.memory > 0,
+            Code::CallIndirect(..) => needs.tables = true,
             Code::Throw(_) => needs.exceptions = true,
             Code::Block(block) => needs.exceptions |= matches!(block.kind, Kind::Try(_)),
             _ => {}
@@ -370,7 +375,7 @@ pub fn program_text(bytes: &[u8]) -> String {
 pub struct Needs {
     /// It changes what only a new instance can set right for the next program.
     pub fresh: bool,
-    /// It may change tables.
+    /// It has to do with tables.
     pub tables: bool,
     /// A second memory.
     pub second_memory: bool,

@@ -48,7 +48,7 @@ impl Compiler {
                 config.cranelift_opt_level(OptLevel::Speed);
             }
         }
-        config.parallel_compilation(false).wasm_multi_memory(true).wasm_extended_const(true).wasm_wide_arithmetic(true);
+        config.parallel_compilation(false).wasm_backtrace_max_frames(None).wasm_multi_memory(true).wasm_extended_const(true).wasm_wide_arithmetic(true);
         config.wasm_threads(self != Compiler::Winch).wasm_memory64(true).wasm_custom_page_sizes(true);
         if self != Compiler::Winch {
             config.wasm_exceptions(true).wasm_tail_call(true).wasm_relaxed_simd(true).relaxed_simd_deterministic(true).shared_memory(true);
