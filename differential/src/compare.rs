@@ -3,7 +3,9 @@
 use worksp_engine::TrapKind;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::generate::Case;
 use crate::program::{Input, Needs, Program, encode};
+use crate::run::modules::{self, ModuleOracle};
 use crate::run::oracle::{Compiler, Oracle};
 use crate::run::ours::Mode;
 use crate::run::{End, HostCall, Runner};
@@ -96,6 +98,8 @@ pub struct Divergence {
 pub struct Outcome {
     /// Programs.
     pub programs: u64,
+    /// Programs that cannot be run: they need more than is allowed, or something that nobody provides.
+    pub skipped: u64,
     /// Calls of them.
     pub calls: u64,
     /// Calls in a mode that were compared with the oracle's.
@@ -131,10 +135,25 @@ impl Batch {
     }
 }
 
+impl Outcome {
+    /// With those of another program of the batch, the one of this number.
+    pub fn add(&mut self, program: u32, other: Outcome) {
+        self.programs += other.programs;
+        self.skipped += other.skipped;
+        self.calls += other.calls;
+        self.comparisons += other.comparisons;
+        self.poisoned += other.poisoned;
+        self.digests.extend(other.digests);
+        self.divergences.extend(other.divergences.into_iter().map(|divergence| Divergence { program, ..divergence }));
+    }
+}
+
 /// Engines that are kept from batch to batch.
 pub struct Bench {
     winch: Oracle,
     fast: Oracle,
+    /// Made when it is needed.
+    modules: Option<ModuleOracle>,
     modes: Vec<(Mode, Box<dyn Runner>)>,
     /// Whether digests are made.
     pub digests: bool,
@@ -144,7 +163,26 @@ impl Bench {
     /// With these modes.
     pub fn new(modes: &[Mode]) -> Bench {
         let modes = modes.iter().map(|mode| (*mode, mode.runner(true))).collect();
-        Bench { winch: Oracle::new(Compiler::Winch, true), fast: Oracle::new(Compiler::Fast, true), modes, digests: false }
+        Bench { winch: Oracle::new(Compiler::Winch, true), fast: Oracle::new(Compiler::Fast, true), modules: None, modes, digests: false }
+    }
+
+    /// Runs the cases of one batch of a campaign: programs together, modules one by one. There is nothing where a generator made none.
+    pub fn cases(&mut self, cases: &[Option<Case>]) -> Outcome {
+        let mut programs: Vec<Program> = Vec::new();
+        let mut outcome = Outcome::default();
+        for (index, case) in (0..).zip(cases) {
+            match case {
+                None => outcome.skipped += 1,
+                Some(Case::Program(program)) => programs.push(program.clone()),
+                Some(Case::Module(bytes, canonicalize_nans)) => {
+                    let modes: Vec<Mode> = self.modes.iter().map(|(mode, _)| *mode).collect();
+                    let oracle = self.modules.get_or_insert_with(|| ModuleOracle::new(Compiler::Fast));
+                    outcome.add(index, modules::compare(bytes, *canonicalize_nans, &modes, oracle));
+                    outcome.compiler = Some(Compiler::Fast);
+                }
+            }
+        }
+        if programs.is_empty() { outcome } else { self.run(&Batch::of(&programs)) }
     }
 
     /// Runs a batch.

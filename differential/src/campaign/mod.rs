@@ -17,11 +17,12 @@ mod work;
 use std::path::{Path, PathBuf};
 
 pub use cells::{Cells, possible_cells};
-pub use finding::{Finding, Kept, Kind, examine, shrink_to_files};
+pub use finding::{Finding, Kept, Kind, Shown, examine};
 pub use log::{Campaign, Line, Totals};
-pub use work::{Limits, Progress, run};
+pub use work::{Limits, Progress, by_program, run};
 
 use crate::generate::Generator;
+use crate::generate::corpus::Corpus;
 use crate::run::ours::Mode;
 
 /// What a campaign runs, fixed when it begins.
@@ -39,11 +40,19 @@ pub struct Plan {
     /// Modes that are held against the oracle.
     pub modes: Vec<Mode>,
     /// Where `corpus` takes its modules from.
-    pub corpus: Option<PathBuf>,
-    /// Programs after which the campaign is over, all shards together.
-    pub programs_max: Option<u64>,
+    pub corpus: Option<Folder>,
     /// Number of shards.
     pub shards: u32,
+}
+
+/// A folder of modules.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Folder {
+    /// Where it is.
+    pub path: PathBuf,
+    /// SHA-256 of the SHA-256 sums of its modules: other modules make other cases.
+    pub sha256: String,
 }
 
 /// [`Plan::schema`].
@@ -55,12 +64,22 @@ impl Plan {
     /// A plan for these generators in their present versions.
     pub fn new(seed: u64, generators: Vec<Generator>, modes: Vec<Mode>) -> Plan {
         let versions = generators.iter().map(|generator| generator.version()).collect();
-        Plan { schema: SCHEMA.into(), seed, generators, versions, modes, corpus: None, programs_max: None, shards: 1 }
+        Plan { schema: SCHEMA.into(), seed, generators, versions, modes, corpus: None, shards: 1 }
     }
 
-    /// Batches of the whole campaign, if that is known.
-    pub fn batches_max(&self) -> Option<u64> {
-        self.programs_max.map(|programs| programs.div_ceil(BATCH))
+    /// The modules that `corpus` needs.
+    ///
+    /// # Errors
+    ///
+    /// When they are not there, or are others than when the campaign began.
+    pub fn modules(&self) -> Result<Corpus, Error> {
+        let Some(folder) = &self.corpus else { return Ok(Corpus::default()) };
+        let corpus = Corpus::read(&folder.path).map_err(Error::Generator)?;
+        if corpus.fingerprint() != folder.sha256 {
+            let path = folder.path.display();
+            return Err(Error::Generator(format!("{path}: the modules are not those with which the campaign began; begin a new one")));
+        }
+        Ok(corpus)
     }
 
     /// Which generator makes a batch, and the index of the batch's first program in it.

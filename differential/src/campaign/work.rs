@@ -5,8 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{BATCH, Campaign, CaseId, Cells, Error, Finding, Line, Plan, Shard, Totals, examine, shrink_to_files};
-use crate::compare::{Batch, Bench, Divergence, Outcome};
+use super::{BATCH, Campaign, CaseId, Cells, Error, Finding, Line, Plan, Shard, Totals, examine};
+use crate::compare::{Bench, Divergence, Outcome};
+use crate::generate::Case;
+use crate::generate::corpus::Corpus;
 use crate::program::Program;
 use crate::run::oracle::Compiler;
 
@@ -59,6 +61,7 @@ const SHRUNK_MAX: u64 = 20;
 
 struct Shared<'a> {
     campaign: &'a Campaign,
+    corpus: &'a Corpus,
     limits: Limits,
     file: Mutex<super::log::ShardFile>,
     cells: Mutex<Cells>,
@@ -78,11 +81,13 @@ struct Shared<'a> {
 /// When files cannot be written, another process is at work, or a batch does not end.
 pub fn run(campaign: &Campaign, shard: Shard, limits: Limits, tell: &(dyn Fn(&Progress) + Sync)) -> Result<Totals, Error> {
     campaign.check_versions()?;
+    let corpus = campaign.plan.modules()?;
     let file = campaign.shard(shard)?;
     let mut cells = Cells::default();
     cells.know(&file.cells);
     let shared = Shared {
         campaign,
+        corpus: &corpus,
         limits,
         file: Mutex::new(file),
         cells: Mutex::new(cells),
@@ -148,9 +153,6 @@ impl Shared<'_> {
         while file.done.contains(&next) {
             *next += u64::from(self.shard.count);
         }
-        if self.campaign.plan.batches_max().is_some_and(|max| *next >= max) {
-            return None;
-        }
         let batch = *next;
         *next += u64::from(self.shard.count);
         Some(batch)
@@ -166,18 +168,19 @@ fn job(shared: &Shared, [since, at]: &[AtomicU64; 2], tell: &(dyn Fn(&Progress) 
         since.store((shared.started.elapsed().as_micros() as u64).max(1), Ordering::Relaxed);
         let cpu = cpu_us();
         let (generator, first) = shared.campaign.plan.batch(batch);
-        let programs: Vec<Program> = (first..first + BATCH).map(|index| generator.program(*seed, index)).collect();
-        let outcome = bench.run(&Batch::of(&programs));
+        let cases: Vec<Option<Case>> = (first..first + BATCH).map(|index| generator.case(*seed, index, shared.corpus)).collect();
+        let programs: Vec<Program> = cases.iter().filter_map(|case| if let Some(Case::Program(program)) = case { Some(program.clone()) } else { None }).collect();
+        let outcome = bench.cases(&cases);
         let cpu_us = cpu_us() - cpu;
         since.store(0, Ordering::Relaxed);
         let id = |program: u32| CaseId { generator, version: generator.version(), seed: *seed, index: first + u64::from(program) };
-        let findings = findings(shared, &programs, &outcome, id)?;
+        let findings = findings(shared, &cases, &outcome, id)?;
         let cells = shared.cells.lock().expect("no job panics while it holds this").new_in(&programs);
         let line = Line {
             batch,
             generator,
             programs: outcome.programs,
-            skipped: 0,
+            skipped: outcome.skipped,
             calls: outcome.calls,
             comparisons: outcome.comparisons,
             poisoned: outcome.poisoned,
@@ -197,17 +200,16 @@ fn job(shared: &Shared, [since, at]: &[AtomicU64; 2], tell: &(dyn Fn(&Progress) 
 }
 
 /// What the differences of a batch are about.
-fn findings(shared: &Shared, programs: &[Program], outcome: &Outcome, id: impl Fn(u32) -> CaseId) -> Result<Vec<Finding>, Error> {
+fn findings(shared: &Shared, cases: &[Option<Case>], outcome: &Outcome, id: impl Fn(u32) -> CaseId) -> Result<Vec<Finding>, Error> {
     let mut findings = Vec::new();
     for divergences in by_program(&outcome.divergences) {
         let index = divergences[0].program;
-        let program = &programs[index as usize];
+        let Some(case) = &cases[index as usize] else { continue };
         let shrinks = shared.shrunk.fetch_add(1, Ordering::Relaxed) < SHRUNK_MAX;
         let time_max = if shrinks { shared.limits.shrink_max } else { Duration::ZERO };
-        let compiler = outcome.compiler.unwrap_or(Compiler::Full);
-        let (finding, small) = examine(id(index), program, &divergences, compiler, time_max);
-        shrink_to_files(&shared.campaign.findings_dir(), &finding, program, &small)?;
-        findings.push(finding);
+        let shown = examine(id(index), case, &divergences, outcome.compiler.unwrap_or(Compiler::Full), time_max);
+        shown.write(&shared.campaign.findings_dir())?;
+        findings.push(shown.finding);
     }
     Ok(findings)
 }

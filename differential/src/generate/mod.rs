@@ -1,8 +1,11 @@
 //! Where programs come from.
 
+pub mod corpus;
 pub mod single;
+pub mod smith;
 
 use crate::program::Program;
+use corpus::Corpus;
 
 /// SplitMix64: the same numbers on every machine, for ever (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
@@ -56,26 +59,41 @@ impl Random {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Generator {
-    /// Every operator in every shape, see [`single`].
+    /// Every operator in every shape
     Single,
+    /// Modules of wasm-smith
+    Smith,
+    /// Modules of the folder that --corpus names, changed by wasm-mutate
+    Corpus,
+}
+
+/// A case: what runs.
+#[derive(Clone, Debug)]
+pub enum Case {
+    /// A program, which runs together with others.
+    Program(Program),
+    /// A module, and whether engines make its NaNs canonical.
+    Module(Vec<u8>, bool),
 }
 
 impl Generator {
-    /// All of them.
-    pub const ALL: [Generator; 1] = [Generator::Single];
+    /// Those that need nothing from outside.
+    pub const OWN: [Generator; 2] = [Generator::Single, Generator::Smith];
 
-    /// Goes up whenever a number stands for another program than before.
+    /// Goes up whenever a number stands for another case than before.
     pub fn version(self) -> u32 {
         match self {
-            Generator::Single => 1,
+            Generator::Single | Generator::Smith | Generator::Corpus => 1,
         }
     }
 
-    /// The program of this number.
-    pub fn program(self, seed: u64, index: u64) -> Program {
+    /// The case of this number, if there is one. Cases of one generator are all programs or all modules.
+    pub fn case(self, seed: u64, index: u64, corpus: &Corpus) -> Option<Case> {
         let mut random = Random::of(seed, index);
         match self {
-            Generator::Single => single::program(index, &mut random),
+            Generator::Single => Some(Case::Program(single::program(index, &mut random))),
+            Generator::Smith => smith::module(index, &mut random).map(|bytes| Case::Module(bytes, smith::canonicalize_nans(index))),
+            Generator::Corpus => corpus.module(index, &mut random).map(|bytes| Case::Module(bytes, true)),
         }
     }
 }

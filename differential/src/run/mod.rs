@@ -2,6 +2,7 @@
 //!
 //! All are driven alike, call by call, and everything that a program can change is looked at after every call.
 
+pub mod modules;
 pub mod oracle;
 pub mod ours;
 pub mod pieces;

@@ -81,6 +81,25 @@ struct Loaded {
     funcs: FxHashMap<usize, u64>,
 }
 
+/// Ticks after which a call of a patient engine is given up.
+pub(super) const TICKS_MAX: u64 = 10;
+
+/// An engine whose calls can be given up; a clock of its own ticks as long as it is there.
+pub(super) fn patient_engine(compiler: Compiler, canonicalize_nans: bool) -> Engine {
+    let mut config = compiler.config(canonicalize_nans);
+    config.epoch_interruption(true);
+    let engine = Engine::new(&config).expect("a valid configuration");
+    let clock = engine.weak();
+    std::thread::spawn(move || {
+        while let Some(engine) = clock.upgrade() {
+            engine.increment_epoch();
+            drop(engine);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    engine
+}
+
 /// What host functions share.
 #[derive(Default)]
 struct Shared {
@@ -97,18 +116,8 @@ impl Oracle {
 
     /// One that gives up a call after about a second: for programs that may not end.
     pub fn patient(compiler: Compiler) -> Oracle {
-        let mut config = compiler.config(true);
-        config.epoch_interruption(true);
-        let engine = Engine::new(&config).expect("a valid configuration");
-        let clock = engine.weak();
-        std::thread::spawn(move || {
-            while let Some(engine) = clock.upgrade() {
-                engine.increment_epoch();
-                drop(engine);
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        });
-        Oracle { engine, ticks_max: Some(10), loaded: None }
+        let engine = patient_engine(compiler, true);
+        Oracle { engine, ticks_max: Some(TICKS_MAX), loaded: None }
     }
 
     fn loaded(&mut self) -> &mut Loaded {

@@ -10,11 +10,12 @@ use std::time::Duration;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use worksp::report::grouped;
-use worksp_differential::campaign::{self, BATCH, Campaign, CaseId, Finding, Limits, Plan, Progress, Shard, examine, shrink_to_files};
-use worksp_differential::compare::{Batch, Bench, Outcome, on};
-use worksp_differential::generate::Generator;
-use worksp_differential::program::{encode_alone, program_text};
-use worksp_differential::run::oracle::{Compiler, Oracle};
+use worksp_differential::campaign::{self, BATCH, Campaign, CaseId, Finding, Kept, Limits, Plan, Progress, Shard, examine};
+use worksp_differential::compare::{Bench, Outcome};
+use worksp_differential::generate::corpus::{Corpus, MODULE_BYTES_MAX, read_module};
+use worksp_differential::generate::{Case, Generator};
+use worksp_differential::program::{encode, encode_alone, program_text};
+use worksp_differential::run::oracle::Compiler;
 use worksp_differential::run::ours::Mode;
 
 use super::common::{Failure, INTERRUPTED, read};
@@ -62,8 +63,11 @@ struct Run {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// What makes programs; batches are dealt to them in turn
-    #[arg(long, value_delimiter = ',', default_values_t = Generator::ALL)]
+    #[arg(long, value_delimiter = ',', default_values_t = Generator::OWN)]
     generators: Vec<Generator>,
+    /// Where the generator `corpus` takes modules from, which it then is one of the generators: .wasm and .wat files, in folders too
+    #[arg(long, value_name = "DIR")]
+    corpus: Option<PathBuf>,
     /// Modes to hold against Wasmtime
     #[arg(long, value_delimiter = ',', default_values_t = Mode::ALL)]
     modes: Vec<Mode>,
@@ -104,7 +108,7 @@ struct Work {
 
 #[derive(clap::Args, Debug)]
 struct Replay {
-    /// A case, such as single-1-7-300, or the .json file of a finding
+    /// A case, such as single-1-7-300; or the .json file of a finding; or a module, whose exports are called
     case: String,
     /// Modes to hold against Wasmtime
     #[arg(long, value_delimiter = ',', default_values_t = Mode::ALL)]
@@ -112,6 +116,9 @@ struct Replay {
     /// Print the program as text
     #[arg(long)]
     text: bool,
+    /// Where a case of `corpus` comes from
+    #[arg(long, value_name = "DIR")]
+    corpus: Option<PathBuf>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -124,6 +131,9 @@ struct Shrink {
     /// Stop after this time: seconds, or with a unit
     #[arg(long, value_parser = duration, default_value = "10")]
     time: Duration,
+    /// Where a case of `corpus` comes from
+    #[arg(long, value_name = "DIR")]
+    corpus: Option<PathBuf>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -159,10 +169,31 @@ fn begin(run: &Run) -> Result<ExitCode, Failure> {
     if !distinct(&run.generators.iter().map(ToString::to_string).collect::<Vec<_>>()) || !distinct(&run.modes.iter().map(ToString::to_string).collect::<Vec<_>>()) {
         return Err(Failure::new("--generators and --modes name each thing once"));
     }
-    let mut plan = Plan::new(run.seed, run.generators.clone(), run.modes.clone());
+    let mut generators = run.generators.clone();
+    let uses_corpus = generators.contains(&Generator::Corpus);
+    if run.corpus.is_some() && !uses_corpus {
+        generators.push(Generator::Corpus);
+    }
+    let mut plan = Plan::new(run.seed, generators, run.modes.clone());
+    plan.corpus = match &run.corpus {
+        None if uses_corpus => return Err(Failure::new("--generators corpus needs --corpus DIR: the folder whose modules it changes")),
+        None => None,
+        Some(dir) => Some(folder(dir)?),
+    };
     plan.shards = run.work.shard.count;
     let campaign = Campaign::begin(&run.work.dir, plan, run.work.shard)?;
     go_on(&campaign, &run.work)
+}
+
+/// The modules of a folder, for good.
+fn folder(dir: &Path) -> Result<campaign::Folder, Failure> {
+    let corpus = Corpus::read(dir).map_err(Failure::new)?;
+    eprintln!("{}: {} modules{}", dir.display(), corpus.count(), match corpus.left_out.len() {
+        0 => String::new(),
+        count => format!("; {count} files are left out: invalid, or larger than {} KiB", MODULE_BYTES_MAX >> 10),
+    });
+    let path = std::path::absolute(dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
+    Ok(campaign::Folder { path, sha256: corpus.fingerprint() })
 }
 
 fn go_on(campaign: &Campaign, work: &Work) -> Result<ExitCode, Failure> {
@@ -225,23 +256,45 @@ impl Bar {
 }
 
 fn replay(args: &Replay) -> Result<ExitCode, Failure> {
-    let outcome = if args.case.ends_with(".json") {
+    let (bytes, kept) = if args.case.ends_with(".json") {
         let path = Path::new(&args.case);
         let finding: Finding = serde_json::from_slice(&read(path)?).map_err(|e| Failure::new(format!("{}: not a finding: {e}", path.display())))?;
-        let bytes = read(&path.with_extension("wasm"))?;
-        let batch = finding.kept.batch(bytes).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-        let mut modes: Vec<_> = args.modes.iter().map(|mode| (*mode, mode.runner(true))).collect();
-        on(&mut Oracle::new(Compiler::Full, true), &batch, &mut modes).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?
+        (read(&path.with_extension("wasm"))?, finding.kept)
+    } else if args.case.ends_with(".wasm") || args.case.ends_with(".wat") {
+        let bytes = read_module(Path::new(&args.case)).map_err(Failure::new)?;
+        (bytes, Kept::Module { canonicalize_nans: true })
     } else {
         let case: CaseId = args.case.parse().map_err(Failure::new)?;
-        let program = case.generator.program(case.seed, case.index);
-        if args.text {
-            println!("{}", program_text(&encode_alone(&program)));
+        match made(case, args.corpus.as_deref())? {
+            Case::Program(program) => {
+                if args.text {
+                    println!("{}", program_text(&encode_alone(&program)));
+                }
+                (encode(std::slice::from_ref(&program)), Kept::of(&program))
+            }
+            Case::Module(bytes, canonicalize_nans) => {
+                if args.text {
+                    println!("{}", program_text(&bytes));
+                }
+                (bytes, Kept::Module { canonicalize_nans })
+            }
         }
-        let mut modes: Vec<_> = args.modes.iter().map(|mode| (*mode, mode.runner(true))).collect();
-        on(&mut Oracle::new(Compiler::Full, true), &Batch::of(&[program]), &mut modes).map_err(Failure::new)?
     };
+    let outcome = kept.replay(bytes, &args.modes).map_err(|e| Failure::new(format!("{}: {e}", args.case)))?;
     Ok(tell(&args.case, &outcome, &args.modes))
+}
+
+/// A case by its name.
+fn made(case: CaseId, corpus: Option<&Path>) -> Result<Case, Failure> {
+    let corpus = match corpus {
+        Some(dir) => Corpus::read(dir).map_err(Failure::new)?,
+        None if case.generator == Generator::Corpus => {
+            return Err(Failure::new(format!("{case} needs --corpus DIR, or replay the .json file of the finding")));
+        }
+        None => Corpus::default(),
+    };
+    let made = case.generator.case(case.seed, case.index, &corpus);
+    made.ok_or_else(|| Failure::new(format!("{case}: the generator makes nothing of this number")))
 }
 
 /// What a replay showed.
@@ -264,21 +317,22 @@ fn tell(case: &str, outcome: &Outcome, modes: &[Mode]) -> ExitCode {
 
 fn shrink(args: &Shrink) -> Result<ExitCode, Failure> {
     let CaseId { generator, seed, index, .. } = args.case;
-    let program = generator.program(seed, index);
-    let mut bench = Bench::new(&Mode::ALL);
+    made(args.case, args.corpus.as_deref())?;
+    let corpus = args.corpus.as_deref().map_or_else(|| Ok(Corpus::default()), Corpus::read).map_err(Failure::new)?;
     // As it was found: among the others of its batch.
     let first = index / BATCH * BATCH;
-    let programs: Vec<_> = (first..first + BATCH).map(|index| generator.program(seed, index)).collect();
-    let outcome = bench.run(&Batch::of(&programs));
+    let cases: Vec<Option<Case>> = (first..first + BATCH).map(|index| generator.case(seed, index, &corpus)).collect();
+    let outcome = Bench::new(&Mode::ALL).cases(&cases);
     let own: Vec<_> = outcome.divergences.iter().filter(|divergence| u64::from(divergence.program) == index - first).collect();
-    if own.is_empty() {
+    let (Some(case), false) = (&cases[(index - first) as usize], own.is_empty()) else {
         println!("{}: agrees in every mode; nothing to shrink", args.case);
         return Ok(ExitCode::SUCCESS);
-    }
-    let (finding, small) = examine(args.case, &program, &own, outcome.compiler.unwrap_or(Compiler::Full), args.time);
-    shrink_to_files(&args.dir, &finding, &program, &small)?;
-    println!("{} {}: {} operators are left of {}\n  {}", finding.id, finding.signature, finding.operators, program.size(), finding.detail);
-    println!("  {}", args.dir.join(format!("{}.wast", finding.id)).display());
+    };
+    let shown = examine(args.case, case, &own, outcome.compiler.unwrap_or(Compiler::Full), args.time);
+    shown.write(&args.dir)?;
+    let finding = &shown.finding;
+    println!("{} {}: {} operators are left\n  {}", finding.id, finding.signature, finding.operators, finding.detail);
+    println!("  {}", args.dir.join(format!("{}.wat", finding.id)).display());
     Ok(ExitCode::from(1))
 }
 
