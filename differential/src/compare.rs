@@ -289,14 +289,48 @@ fn one(
             break;
         }
         if digest {
-            add(&mut hash, &expected, oracle, needs);
+            add(&mut hash, &expected);
         }
+    }
+    if digest {
+        add_memories(&mut hash, oracle, needs);
     }
     if spoilt {
         oracle.renew().expect("there was memory before");
         modes.iter_mut().for_each(|(_, runner)| runner.renew().expect("there was memory before"));
     }
     digest.then(|| hash.digest())
+}
+
+/// What each program of a batch does on one engine that has loaded it, as numbers: those of [`Outcome::digests`] when it does the same.
+///
+/// # Errors
+///
+/// When the engine refuses the module.
+pub fn digests(batch: &Batch, runner: &mut dyn Runner) -> Result<Vec<u64>, String> {
+    let all = batch.needs();
+    runner.load(&batch.bytes, all)?;
+    let mut digests = Vec::new();
+    for (index, (needs, inputs)) in (0..).zip(&batch.calls) {
+        let mut hash = Xxh3::new();
+        let mut spoilt = needs.fresh;
+        runner.reset(index);
+        for input in inputs {
+            let end = runner.call(index, input);
+            if exhausted(&end) {
+                spoilt = true;
+                break;
+            }
+            let seen = Seen::of(runner, end, Needs { fresh: needs.fresh, ..all });
+            add(&mut hash, &seen);
+        }
+        add_memories(&mut hash, runner, all);
+        if spoilt {
+            runner.renew()?;
+        }
+        digests.push(hash.digest());
+    }
+    Ok(digests)
 }
 
 /// Whether a call ended for want of something that engines have different amounts of.
@@ -331,14 +365,21 @@ fn same_work(known: &mut Option<u64>, worked: Option<u64>) -> Option<Difference>
     }
 }
 
-fn add(hash: &mut Xxh3, seen: &Seen, runner: &mut dyn Runner, needs: Needs) {
-    hash.update(seen.end.to_string().as_bytes());
+fn add(hash: &mut Xxh3, seen: &Seen) {
+    match &seen.end {
+        End::Returned(bits) => bits.iter().for_each(|bits| hash.update(&bits.to_le_bytes())),
+        other => hash.update(other.to_string().as_bytes()),
+    }
     seen.globals.iter().for_each(|bits| hash.update(&bits.to_le_bytes()));
     seen.tables.iter().for_each(|element| hash.update(&element.to_le_bytes()));
     for call in &seen.host_calls {
         hash.update(call.host.name().as_bytes());
         call.args.iter().for_each(|bits| hash.update(&bits.to_le_bytes()));
     }
+}
+
+/// What a program left in memory. Once is enough here: hashing it after each call would cost more than the calls.
+fn add_memories(hash: &mut Xxh3, runner: &mut dyn Runner, needs: Needs) {
     (0..=u32::from(needs.second_memory)).for_each(|index| hash.update(runner.memory(index)));
 }
 

@@ -4,8 +4,7 @@
 use worksp_engine::probe::NoProbe;
 use worksp_engine::{Config, Engine, Linker, Module, Store, Val};
 
-#[path = "common/theirs.rs"]
-mod theirs;
+
 #[path = "../../engine/tests/common/vectors.rs"]
 mod vectors;
 
@@ -139,7 +138,7 @@ fn every_operator_gives_the_bits_that_wasmtime_gives() {
                 let ours = linker.call(&mut store, &mut NoProbe, func, &args).expect("no traps")[0].bits();
                 let mut result = [wasmtime::Val::I32(0)];
                 their_func.call(&mut their_store, &their_args, &mut result).expect("no traps");
-                let expected = theirs::bits(&result[0]);
+                let expected = worksp_differential::run::oracle::bits(&result[0]);
                 assert_eq!(ours, expected, "{} {vectors:x?} {number}: {ours:032x}, Wasmtime {expected:032x}", case.name);
                 compared += 1;
             }

@@ -52,7 +52,7 @@ fn every_example_of_every_help_runs() {
         }
     };
     let mut seen = 0;
-    for command in ["", "record", "trace", "report", "demo"] {
+    for command in ["", "record", "trace", "report", "demo", "fuzz"] {
         let args: Vec<&str> = if command.is_empty() { vec!["--help"] } else { vec![command, "--help"] };
         let help = worksp(folder.path(), &args);
         assert!(help.status.success());

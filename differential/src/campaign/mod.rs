@@ -11,6 +11,7 @@
 
 mod cells;
 mod finding;
+mod golden;
 mod log;
 mod work;
 
@@ -18,8 +19,9 @@ use std::path::{Path, PathBuf};
 
 pub use cells::{Cells, possible_cells};
 pub use finding::{Finding, Kept, Kind, Shown, examine};
+pub use golden::{Golden, Mismatch};
 pub use log::{Campaign, Line, Totals};
-pub use work::{Limits, Progress, by_program, run};
+pub use work::{Limits, Progress, by_program, cpu_us, run};
 
 use crate::generate::Generator;
 use crate::generate::corpus::Corpus;

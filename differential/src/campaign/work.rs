@@ -222,14 +222,14 @@ pub fn by_program(divergences: &[Divergence]) -> Vec<Vec<&Divergence>> {
 }
 
 /// One number for many.
-fn digest(digests: &[u64]) -> String {
+pub(super) fn digest(digests: &[u64]) -> String {
     let mut hash = xxhash_rust::xxh3::Xxh3::new();
     digests.iter().for_each(|digest| hash.update(&digest.to_le_bytes()));
     format!("{:016x}", hash.digest())
 }
 
 /// Processor time of this thread, microseconds.
-fn cpu_us() -> u64 {
+pub fn cpu_us() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }

@@ -80,6 +80,14 @@ impl Generator {
     /// Those that need nothing from outside.
     pub const OWN: [Generator; 2] = [Generator::Single, Generator::Smith];
 
+    /// Those whose cases are programs.
+    pub const PROGRAMS: [Generator; 1] = [Generator::Single];
+
+    /// Whether its cases are programs, which run together; otherwise they are modules.
+    pub fn makes_programs(self) -> bool {
+        Generator::PROGRAMS.contains(&self)
+    }
+
     /// Goes up whenever a number stands for another case than before.
     pub fn version(self) -> u32 {
         match self {

@@ -1,7 +1,6 @@
 //! One module on this engine, plain and traced, and on Wasmtime, called in step: results, traps and memories must agree.
 
-mod theirs;
-
+use worksp_differential::run::oracle;
 use worksp_differential::witness::{Watcher, Witness};
 use worksp_engine::probe::NoProbe;
 use worksp_engine::{CallError, Engine, Extern, InstanceId, Linker, Module, Store, TrapKind, Val};
@@ -76,8 +75,8 @@ impl Trio {
         let mut results: Vec<_> = func.ty(&self.their_store).results().map(|_| wasmtime::Val::I32(0)).collect();
         let their_args: Vec<_> = args.iter().map(|value| their_val(*value)).collect();
         let expected = match func.call(&mut self.their_store, &their_args, &mut results) {
-            Ok(()) => End::Returned(results.iter().map(theirs::bits).collect()),
-            Err(error) => End::Trapped(theirs::trap_kind(&error)),
+            Ok(()) => End::Returned(results.iter().map(oracle::bits).collect()),
+            Err(error) => End::Trapped(oracle::trap_kind(&error).unwrap_or_else(|| panic!("Wasmtime failed otherwise: {error:?}"))),
         };
         assert_eq!(self.plain.call(name, args), expected, "{name} {args:x?}: Wasmtime (right) disagrees");
         assert_eq!(self.traced.call(name, args), expected, "{name} {args:x?}: traced, Wasmtime (right) disagrees");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use worksp::report::grouped;
-use worksp_differential::campaign::{self, BATCH, Campaign, CaseId, Finding, Kept, Limits, Plan, Progress, Shard, examine};
+use worksp_differential::campaign::{self, BATCH, Campaign, CaseId, Finding, Golden, Kept, Limits, Mismatch, Plan, Progress, Shard, examine};
 use worksp_differential::compare::{Bench, Outcome};
 use worksp_differential::generate::corpus::{Corpus, MODULE_BYTES_MAX, read_module};
 use worksp_differential::generate::{Case, Generator};
@@ -30,12 +30,14 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  worksp fuzz run --cases 2000 --seed 7             a campaign in the folder worksp-fuzz, seed 7
+  worksp fuzz run --cases 256 --seed 7              a campaign in the folder worksp-fuzz, seed 7
   worksp fuzz run --time 2 --dir night --jobs 2     two threads, two seconds, another folder
-  worksp fuzz resume --cases 1000                   the next 1,000 programs of the campaign in worksp-fuzz
+  worksp fuzz resume --cases 128                    the next 128 programs of the campaign in worksp-fuzz
   worksp fuzz status                                how far it is
   worksp fuzz report                                totals, coverage, findings
   worksp fuzz replay single-1-7-300                 one program, in every mode
+  worksp fuzz golden answers.jsonl --write --cases 640   keep what Wasmtime says of 640 programs
+  worksp fuzz golden answers.jsonl                  hold the engine against it
   worksp fuzz shrink single-1-7-300                 as little of it as still goes wrong
 
 Exit status: 0 when everything agreed; 1 when something differed, or more than 1 % of the programs were poisoned; 2 on bad usage
@@ -51,6 +53,8 @@ enum Task {
     Replay(Replay),
     /// Make a program that goes wrong as small as can be
     Shrink(Shrink),
+    /// Hold the engine against answers of Wasmtime that were kept; much faster than asking it
+    Golden(GoldenArgs),
     /// How far campaigns are
     Status(Reports),
     /// Totals, coverage and findings of campaigns, shards of several machines taken together
@@ -137,6 +141,27 @@ struct Shrink {
 }
 
 #[derive(clap::Args, Debug)]
+struct GoldenArgs {
+    /// The file of answers
+    file: PathBuf,
+    /// Ask Wasmtime, and write the file
+    #[arg(long)]
+    write: bool,
+    /// With --write: what all random numbers come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// With --write: generators of programs
+    #[arg(long, value_delimiter = ',', default_values_t = Generator::PROGRAMS)]
+    generators: Vec<Generator>,
+    /// With --write: so many programs, rounded up to whole batches of 64
+    #[arg(long, default_value_t = 6400)]
+    cases: u64,
+    /// Modes to hold against the answers
+    #[arg(long, value_delimiter = ',', default_values_t = [Mode::Plain])]
+    modes: Vec<Mode>,
+}
+
+#[derive(clap::Args, Debug)]
 struct Reports {
     /// Where campaigns are kept (repeatable: parts of one campaign from several machines)
     #[arg(long = "dir", default_value = "worksp-fuzz")]
@@ -159,6 +184,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         Task::Replay(args) => replay(args),
         Task::Shrink(args) => shrink(args),
+        Task::Golden(args) => golden(args),
         Task::Status(args) => report::print(&args.dirs, args.json, false),
         Task::Report(args) => report::print(&args.dirs, args.json, true),
     }
@@ -295,6 +321,25 @@ fn made(case: CaseId, corpus: Option<&Path>) -> Result<Case, Failure> {
     };
     let made = case.generator.case(case.seed, case.index, &corpus);
     made.ok_or_else(|| Failure::new(format!("{case}: the generator makes nothing of this number")))
+}
+
+fn golden(args: &GoldenArgs) -> Result<ExitCode, Failure> {
+    if args.write {
+        let answers = Golden::ask(args.seed, &args.generators, args.cases.div_ceil(BATCH)).map_err(Failure::new)?;
+        answers.write(&args.file)?;
+        println!("{}: answers for {} programs", args.file.display(), grouped(answers.programs()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let answers = Golden::read(&args.file)?;
+    let before = campaign::cpu_us();
+    let mismatches = answers.check(&args.modes, |_| {});
+    let seconds = (campaign::cpu_us() - before) as f64 / 1e6;
+    let rate = grouped((answers.programs() as f64 * args.modes.len() as f64 / seconds.max(1e-9)) as u64);
+    println!("{}: {} programs in {} modes, {rate} a second of processor time; {} batches differ", args.file.display(), grouped(answers.programs()), args.modes.len(), mismatches.len());
+    for Mismatch { generator, first, mode } in &mismatches {
+        println!("  {mode}: {generator} {first} to {}", first + BATCH - 1);
+    }
+    Ok(ExitCode::from(u8::from(!mismatches.is_empty())))
 }
 
 /// What a replay showed.
