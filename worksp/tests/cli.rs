@@ -74,6 +74,25 @@ fn every_example_of_every_help_runs() {
 }
 
 #[test]
+fn output_that_nobody_reads_or_that_does_not_fit() {
+    let folder = folder();
+    assert!(worksp(folder.path(), &["trace", "app.wasm", "-o", "run.wspt"]).status.success());
+    for args in [&["report", "run.wspt"][..], &["report", "run.wspt", "--json"], &["demo"], &["fuzz", "replay", "single-1-7-300", "--text"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let start = |to: Stdio| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_worksp"));
+            command.current_dir(folder.path()).args(args).stdin(Stdio::null()).stdout(to).output().expect("the binary starts")
+        };
+        let gone = start(writer.into());
+        assert!(gone.status.success() && !text(&gone.stderr).contains("panicked"), "{args:?}: {}", text(&gone.stderr));
+        let full = start(std::fs::File::create("/dev/full").expect("a device").into());
+        assert_eq!(full.status.code(), Some(2), "{args:?}");
+        assert!(text(&full.stderr).contains("the output cannot be written: No space left"), "{args:?}: {}", text(&full.stderr));
+    }
+}
+
+#[test]
 fn wrong_use_and_bad_input_end_with_a_message_and_status_2() {
     let folder = folder();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).expect("it can be written");

@@ -8,27 +8,42 @@ use crate::program::Program;
 use corpus::Corpus;
 
 /// SplitMix64: the same numbers on every machine, for ever (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+///
+/// Or bytes of somebody who learns which of them lead where, as long as there are any.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random {
+    state: u64,
+    /// The bytes that are left, the next one last.
+    given: Vec<u8>,
+}
 
 impl Random {
     /// With this seed.
     pub fn new(seed: u64) -> Random {
-        Random(seed)
+        Random { state: seed, given: Vec::new() }
+    }
+
+    /// Whose first numbers are these bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Random {
+        Random { state: bytes.len() as u64, given: bytes.iter().rev().copied().collect() }
     }
 
     /// For one of many things that a seed stands for.
     pub fn of(seed: u64, index: u64) -> Random {
-        let mut random = Random(seed);
-        random.0 = random.word() ^ index.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mut random = Random::new(seed);
+        random.state = random.word() ^ index.wrapping_mul(0xd6e8_feb8_6659_fd93);
         random.word();
         random
     }
 
     /// The next 64 bits.
     pub fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        if !self.given.is_empty() {
+            let left = self.given.len().saturating_sub(8);
+            return self.given.drain(left..).fold(0, |word, byte| word << 8 | u64::from(byte));
+        }
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
@@ -41,6 +56,10 @@ impl Random {
 
     /// A number below this one, which is not 0.
     pub fn below(&mut self, count: u64) -> u64 {
+        // One byte for a small choice, so that changing a byte changes one thing.
+        if !self.given.is_empty() && count <= 256 {
+            return u64::from(self.given.pop().unwrap_or(0)) % count;
+        }
         ((u128::from(self.word()) * u128::from(count)) >> 64) as u64
     }
 
@@ -110,4 +129,10 @@ impl std::fmt::Display for Generator {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.write_str(&format!("{self:?}").to_lowercase())
     }
+}
+
+/// A program of any generator of programs: what a fuzzer that chooses the numbers runs.
+pub fn any_program(random: &mut Random) -> Program {
+    let index = random.below(1 << 20);
+    single::program(index, random)
 }

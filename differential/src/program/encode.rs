@@ -24,17 +24,65 @@ pub fn encode(programs: &[Program]) -> Vec<u8> {
     Encoder::new(programs).module(programs, true)
 }
 
-/// A program as a reader would like to see it: its first function is exported as `main`, and there is no driver. `start` has the state
-/// that its first call finds.
+/// A program as a reader would like to see it: its first function is exported as `main`, there is no driver, and of the environment only
+/// what it uses. A new instance has the state that the first call finds.
 pub fn encode_alone(program: &Program) -> Vec<u8> {
     let programs = std::slice::from_ref(program);
-    Encoder::new(programs).module(programs, false)
+    let uses = Uses::of(program);
+    Encoder { uses, ..Encoder::new(programs) }.module(programs, false)
 }
+
+/// What is there of the environment.
+struct Uses {
+    hosts: Vec<Host>,
+    /// Numbers that globals have in programs; their places are those that they have in the module.
+    globals: Vec<u32>,
+    memory: bool,
+    /// The passive data segments.
+    data: bool,
+}
+
+impl Uses {
+    fn all() -> Uses {
+        Uses { hosts: Host::ALL.to_vec(), globals: (0..globals().count() as u32).collect(), memory: true, data: true }
+    }
+
+    fn of(program: &Program) -> Uses {
+        let mut uses = Uses { hosts: Vec::new(), globals: Vec::new(), memory: false, data: false };
+        program.walk(|node| match &node.code {
+            Code::CallHost(host) => {
+                uses.memory |= matches!(host, Host::Poke | Host::Peek);
+                uses.hosts.push(*host);
+            }
+            Code::GlobalGet(index) | Code::GlobalSet(index) => uses.globals.push(*index),
+            Code::Operator(id, _) => uses.memory |= matches!(id.get().immediates, Immediates::Access(_) | Immediates::AccessLane(..)),
+            Code::Other(Instruction::MemoryInit { .. } | Instruction::DataDrop(_), _) => (uses.memory, uses.data) = (true, true),
+            Code::Other(instruction, _) => {
+                uses.memory |= matches!(
+                    instruction,
+                    Instruction::MemoryCopy { .. } | Instruction::MemoryFill(_) | Instruction::MemoryGrow(_) | Instruction::MemorySize(_)
+                );
+            }
+            _ => {}
+        });
+        uses.globals.sort_unstable();
+        uses.globals.dedup();
+        uses.hosts.sort_unstable();
+        uses.hosts.dedup();
+        uses
+    }
+}
+
+/// What the bytes of the data segments come from.
+const FIRST_DATA: u32 = 0x9e37_79b9;
+/// See [`FIRST_DATA`].
+const SECOND_DATA: u32 = 0x85eb_ca6b;
 
 struct Encoder {
     types: TypeSection,
     known: FxHashMap<Signature, u32>,
     needs: Needs,
+    uses: Uses,
     /// The index of the first function of the program that is being encoded.
     base: u32,
     /// Labels from outermost to innermost.
@@ -44,16 +92,16 @@ struct Encoder {
 impl Encoder {
     fn new(programs: &[Program]) -> Encoder {
         let needs = programs.iter().fold(Needs::default(), |needs, program| needs.or(program.needs()));
-        Encoder { types: TypeSection::new(), known: FxHashMap::default(), needs, base: 0, labels: Vec::new() }
+        Encoder { types: TypeSection::new(), known: FxHashMap::default(), needs, uses: Uses::all(), base: 0, labels: Vec::new() }
     }
 
     fn module(mut self, programs: &[Program], driven: bool) -> Vec<u8> {
         let (mut imports, mut functions, mut code, mut exports) = (ImportSection::new(), FunctionSection::new(), CodeSection::new(), ExportSection::new());
-        for host in Host::ALL {
+        for host in self.uses.hosts.clone() {
             let (params, results) = host.signature();
             imports.import("env", host.name(), EntityType::Function(self.ty(params, results)));
         }
-        let mut index = Host::ALL.len() as u32;
+        let mut index = self.uses.hosts.len() as u32;
         let mut elements = ElementSection::new();
         let mut first = Vec::new();
         for program in programs {
@@ -70,21 +118,32 @@ impl Encoder {
                 let indices: Vec<u32> = (self.base..index).collect();
                 elements.passive(Elements::Functions(indices.into()));
             }
+            if self.needs.tables && !driven {
+                for (table, offset) in (0..TABLES).zip(0..) {
+                    let count = (ELEMENTS.0 as u32 - table).min(index - self.base);
+                    let indices: Vec<u32> = (self.base..self.base + count).collect();
+                    elements.active(Some(table), &ConstExpr::i32_const(offset), Elements::Functions(indices.into()));
+                }
+            }
         }
-        exports.export("memory", ExportKind::Memory, 0);
+        let memories_count = if self.uses.memory { 1 + u32::from(self.needs.second_memory) } else { 0 };
+        if memories_count > 0 {
+            exports.export("memory", ExportKind::Memory, 0);
+        }
         if self.needs.second_memory {
             exports.export("memory1", ExportKind::Memory, 1);
         }
-        for table in 0..TABLES {
+        let tables_count = if driven || self.needs.tables { TABLES } else { 0 };
+        for table in 0..tables_count {
             exports.export(&format!("table{table}"), ExportKind::Table, table);
         }
-        for (global, _) in (0..).zip(globals()) {
-            exports.export(&format!("global{global}"), ExportKind::Global, global);
+        for (place, global) in (0..).zip(&self.uses.globals) {
+            exports.export(&format!("global{global}"), ExportKind::Global, place);
         }
-        functions.function(self.ty(&[ValType::I32], &[]));
-        code.function(&self.reset(programs));
-        exports.export(RESET, ExportKind::Func, index);
         if driven {
+            functions.function(self.ty(&[ValType::I32], &[]));
+            code.function(&self.reset(programs));
+            exports.export(RESET, ExportKind::Func, index);
             let groups = Groups::of(programs, &first);
             let params = [&[ValType::I32][..], &[ValType::V128; PARAMS_MAX]].concat();
             let ty = self.ty(&params, &[ValType::V128; RESULTS_MAX]);
@@ -99,11 +158,11 @@ impl Encoder {
             exports.export("main", ExportKind::Func, first[0]);
         }
         let mut memories = MemorySection::new();
-        for _ in 0..=u32::from(self.needs.second_memory) {
+        for _ in 0..memories_count {
             memories.memory(MemoryType { minimum: PAGES.0, maximum: Some(PAGES.1), memory64: false, shared: false, page_size_log2: None });
         }
         let mut tables = TableSection::new();
-        for _ in 0..TABLES {
+        for _ in 0..tables_count {
             tables.table(TableType { element_type: RefType::FUNCREF, table64: false, minimum: ELEMENTS.0, maximum: Some(ELEMENTS.1), shared: false });
         }
         let mut tags = TagSection::new();
@@ -113,19 +172,24 @@ impl Encoder {
             }
         }
         let mut global_section = GlobalSection::new();
-        for (index, ty) in globals().enumerate() {
+        for index in self.uses.globals.iter().map(|index| *index as usize) {
+            let ty = globals().nth(index).expect("a global");
             global_section.global(GlobalType { val_type: ty, mutable: true, shared: false }, &constant_expr(ty, global_start(index)));
         }
         let mut data = DataSection::new();
-        for seed in [0x9e37_79b9_u32, 0x85eb_ca6b] {
-            data.passive((0..DATA_BYTES).map(|i| ((i + 1).wrapping_mul(seed) >> 13) as u8));
+        let bytes = |seed: u32| (0..DATA_BYTES).map(move |i| ((i + 1).wrapping_mul(seed) >> 13) as u8);
+        if self.uses.data {
+            data.passive(bytes(FIRST_DATA)).passive(bytes(SECOND_DATA));
+        }
+        for memory in (0..memories_count).filter(|_| !driven) {
+            data.active(memory, &ConstExpr::i32_const(DATA_AT as i32), bytes(FIRST_DATA));
         }
         let mut module = Module::new();
         module.section(&self.types).section(&imports).section(&functions).section(&tables).section(&memories);
         if self.needs.exceptions {
             module.section(&tags);
         }
-        module.section(&global_section).section(&exports).section(&elements).section(&DataCountSection { count: 2 }).section(&code).section(&data);
+        module.section(&global_section).section(&exports).section(&elements).section(&DataCountSection { count: data.len() }).section(&code).section(&data);
         module.finish()
     }
 
@@ -146,6 +210,10 @@ impl Encoder {
         body
     }
 
+    fn global(&self, index: u32) -> u32 {
+        self.uses.globals.iter().position(|other| *other == index).expect("a global that is used") as u32
+    }
+
     fn depth(&self, label: Label) -> u32 {
         let place = self.labels.iter().rposition(|other| *other == label).expect("branches name blocks around them");
         (self.labels.len() - 1 - place) as u32
@@ -164,8 +232,8 @@ impl Encoder {
             Code::LocalGet(index) => Instruction::LocalGet(*index),
             Code::LocalSet(index) => Instruction::LocalSet(*index),
             Code::LocalTee(index) => Instruction::LocalTee(*index),
-            Code::GlobalGet(index) => Instruction::GlobalGet(*index),
-            Code::GlobalSet(index) => Instruction::GlobalSet(*index),
+            Code::GlobalGet(index) => Instruction::GlobalGet(self.global(*index)),
+            Code::GlobalSet(index) => Instruction::GlobalSet(self.global(*index)),
             Code::Drop => Instruction::Drop,
             Code::Select(None) => Instruction::Select,
             Code::Select(Some(ty)) => Instruction::TypedSelect(*ty),
@@ -178,7 +246,7 @@ impl Encoder {
                     Tail::Yes => Instruction::ReturnCallIndirect { type_index, table_index },
                 }
             }
-            Code::CallHost(host) => Instruction::Call(Host::ALL.iter().position(|other| other == host).expect("a host function") as u32),
+            Code::CallHost(host) => Instruction::Call(self.uses.hosts.iter().position(|other| other == host).expect("a host function that is used") as u32),
             Code::Br(label) => Instruction::Br(self.depth(*label)),
             Code::BrIf(label) => Instruction::BrIf(self.depth(*label)),
             Code::BrTable(labels) => {

@@ -45,7 +45,7 @@ pub fn global_start(index: usize) -> u128 {
 pub const TAGS: [&[ValType]; 4] = [&[], &[ValType::I32], &[ValType::I64, ValType::F32], &[ValType::F64, ValType::V128, ValType::I32]];
 
 /// A function of the host.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Host {
     /// Takes note of a number.
     Note,

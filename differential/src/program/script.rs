@@ -66,6 +66,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn scripts_pass() {
+        use crate::generate::{Random, single};
+        let mut assertions = 0;
+        for index in (0..20_000).step_by(97) {
+            let program = single::program(index, &mut Random::of(3, index));
+            let text = crate::program::program_text(&crate::program::encode_alone(&program));
+            let script = script(&program, &text, "one operator");
+            let report = crate::wast::run_file("single.wast", &script, crate::wast::Mode::Plain);
+            // NaNs are canonical where scripts come from, and as they come where they are run.
+            let failures: Vec<_> = report.failures.iter().map(ToString::to_string).filter(|failure| !failure.to_lowercase().contains("nan:")).collect();
+            assert!(failures.is_empty(), "{failures:?}\n{script}");
+            assertions += report.passed;
+        }
+        assert!(assertions > 2000);
+    }
+
+    #[test]
     fn floats_mean_their_bits() {
         for bits in [0, 1, 0x8000_0000, 0x3f80_0000, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000, 0xffa0_0001, 0x0080_0000, 0x7f7f_ffff, 0x4049_0fdb, 0x8000_0007_u32] {
             let text = format!("(module (func (export \"f\") (result i32) (i32.reinterpret_f32 {})))", value(ValType::F32, bits.into()));
