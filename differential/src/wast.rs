@@ -86,7 +86,16 @@ impl fmt::Display for Report {
 
 /// Runs a script; `file` is its name in messages.
 pub fn run_file(file: &str, text: &str, mode: Mode) -> Report {
-    let engine = Engine::new(Config { fuel: mode == Mode::Counting, ..Config::default() });
+    run_with(Config::default(), file, text, mode)
+}
+
+/// Runs a script on an engine that makes NaNs canonical, as those were that campaigns write.
+pub fn run_finding(file: &str, text: &str, mode: Mode) -> Report {
+    run_with(Config { canonicalize_nans: true, ..Config::default() }, file, text, mode)
+}
+
+fn run_with(config: Config, file: &str, text: &str, mode: Mode) -> Report {
+    let engine = Engine::new(Config { fuel: mode == Mode::Counting, ..config });
     match mode {
         Mode::Plain | Mode::Counting => Script::<NoProbe>::run(&engine, file, text),
         Mode::Traced => Script::<Witness>::run(&engine, file, text),

@@ -80,31 +80,8 @@ struct Loaded {
 
 impl<P: Watcher> Ours<P> {
     fn new(config: Config) -> Ours<P> {
-        let calls: Arc<Mutex<Vec<HostCall>>> = Arc::default();
         let mut linker = Linker::new();
-        for host in Host::ALL {
-            let calls = calls.clone();
-            let (params, results) = host.signature();
-            let result_types: Vec<ValType> = results.iter().map(|ty| ours(*ty)).collect();
-            let ty = FuncType::new(params.iter().map(|ty| ours(*ty)), result_types.clone());
-            linker.func("env", host.name(), ty, move |caller, args| {
-                let mut bits = [0; 3];
-                bits.iter_mut().zip(args).for_each(|(bits, arg)| *bits = arg.bits());
-                let mut calls = calls.lock().expect("no host function panics");
-                if calls.len() < HOST_CALLS_MAX {
-                    calls.push(HostCall { host, args: bits });
-                }
-                let answer = match host {
-                    Host::Poke | Host::Peek => {
-                        let memory = caller.exported_memory("memory")?;
-                        host_answer(host, bits, caller.store().memory_mut(memory))
-                    }
-                    _ => host_answer(host, bits, &mut []),
-                };
-                let answer = answer.map_err(|trap| HostError::Trap(worksp_engine::Trap::host(trap.to_string())))?;
-                Ok(answer.into_iter().zip(&result_types).map(|(bits, ty)| Val::from_bits(*ty, bits)).collect())
-            });
-        }
+        let calls = define_hosts(&mut linker);
         Ours { engine: Engine::new(config), pieces: None, probe: P::default(), linker, calls, loaded: None }
     }
 
@@ -234,6 +211,35 @@ impl<P: Watcher> Runner for Ours<P> {
         let counts = self.engine.config().fuel || P::TRACED;
         self.loaded.as_ref().filter(|_| counts).map(|loaded| loaded.store.work())
     }
+}
+
+/// Defines the functions of the host that programs import; gives the calls of them.
+pub fn define_hosts(linker: &mut Linker) -> Arc<Mutex<Vec<HostCall>>> {
+    let calls: Arc<Mutex<Vec<HostCall>>> = Arc::default();
+    for host in Host::ALL {
+        let calls = calls.clone();
+        let (params, results) = host.signature();
+        let result_types: Vec<ValType> = results.iter().map(|ty| ours(*ty)).collect();
+        let ty = FuncType::new(params.iter().map(|ty| ours(*ty)), result_types.clone());
+        linker.func("env", host.name(), ty, move |caller, args| {
+            let mut bits = [0; 3];
+            bits.iter_mut().zip(args).for_each(|(bits, arg)| *bits = arg.bits());
+            let mut calls = calls.lock().expect("no host function panics");
+            if calls.len() < HOST_CALLS_MAX {
+                calls.push(HostCall { host, args: bits });
+            }
+            let answer = match host {
+                Host::Poke | Host::Peek => {
+                    let memory = caller.exported_memory("memory")?;
+                    host_answer(host, bits, caller.store().memory_mut(memory))
+                }
+                _ => host_answer(host, bits, &mut []),
+            };
+            let answer = answer.map_err(|trap| HostError::Trap(worksp_engine::Trap::host(trap.to_string())))?;
+            Ok(answer.into_iter().zip(&result_types).map(|(bits, ty)| Val::from_bits(*ty, bits)).collect())
+        });
+    }
+    calls
 }
 
 /// The number of the function that a reference refers to in its module.
