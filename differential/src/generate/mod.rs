@@ -1,5 +1,6 @@
 //! Where programs come from.
 
+pub mod region;
 pub mod single;
 
 /// SplitMix64: the same numbers on every machine, for ever (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
