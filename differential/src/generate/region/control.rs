@@ -227,7 +227,7 @@ impl Build<'_> {
     /// The function ends early: it returns, or another one takes its place.
     pub(super) fn leave(&mut self, out: &mut Vec<Node>) {
         let results = self.signatures[self.func].results.clone();
-        let percent = *self.random.pick(&[2, 8, 20]);
+        let percent = *self.random.pick(&[2, 8, if self.plan.tails { 60 } else { 20 }]);
         let mut nodes = Vec::new();
         let after = if self.plan.tails && self.tries == 0 && !self.random.one_in(8) { self.callee(|ty| ty.results == results) } else { None };
         if let Some(func) = after {

@@ -116,7 +116,7 @@ pub fn planned(index: u64, random: &mut Random) -> (Program, Plan) {
             funcs.push(Func { ty: signatures[func].clone(), locals, body });
             plan.kernel = plan.kernel.max(kernel);
         }
-        if let Some(depth) = depth(&funcs, &trips, random.below(6) as usize) {
+        if let Some(depth) = depth(&funcs, &trips, 2 + random.below(5) as usize) {
             // The entry begins with the depth.
             funcs[0].body[0].args[0] = Node::i32(depth as i32);
             let inputs = (0..4 + random.below(3)).map(|_| input(&signatures[0].params, random)).collect();
@@ -264,6 +264,13 @@ impl<'a> Build<'a> {
             self.kernel(conflict, &mut body);
             self.room = self.room.max(10);
         }
+        // What is seldom among so many statements is made sure of.
+        if self.plan.exceptions {
+            self.caught(0, &mut body);
+        }
+        if self.random.one_in(2) {
+            self.call_any(&mut body);
+        }
         while self.room > 0 {
             self.statement(0, &mut body);
             if self.plan.traps > 0 && self.random.one_in(2) {
@@ -288,6 +295,14 @@ impl<'a> Build<'a> {
         let done = Node::new(Code::Return, at_once);
         let deep = Node::op("i32_le_s", [Node::local(self.depth), Node::i32(0)]);
         let mut body = vec![self.block(Kind::If, Signature::default(), vec![deep], vec![done], vec![])];
+        if self.thrower() == Some(self.func) {
+            let tag = self.random.below(crate::program::TAGS.len() as u64) as u32;
+            self.statement(0, &mut body);
+            self.throw(tag, &mut body);
+        } else if self.plan.tails {
+            self.statement(0, &mut body);
+            self.leave(&mut body);
+        }
         while self.room > 0 {
             self.statement(0, &mut body);
         }

@@ -210,6 +210,14 @@ impl Probe for Conflicts {
 
 /// The iterations of the first call's kernel, and which of them conflict.
 fn conflicts(program: &Program, plan: &Plan) -> Conflicts {
+    let kernel = LoopRef { func: Host::ALL.len() as u32, ordinal: plan.kernel };
+    let mut probe = Conflicts { kernel: Some(kernel), ..Conflicts::default() };
+    watch(program, TracePlan { loops: vec![kernel], ..TracePlan::default() }, &mut probe);
+    probe
+}
+
+/// Shows a program's first call to a probe. The host answers with zeros.
+fn watch(program: &Program, plan: TracePlan, probe: &mut impl Probe) {
     let engine = Engine::new(Config::default());
     let mut linker = Linker::new();
     let ours = |ty: &ValType| match ty {
@@ -226,16 +234,55 @@ fn conflicts(program: &Program, plan: &Plan) -> Conflicts {
         linker.func("env", host.name(), ty, move |_, _| Ok(results.iter().map(|ty| Val::from_bits(*ty, 0)).collect()));
     }
     let module = Module::new(&engine, &encode_alone(program)).expect("a module");
-    let kernel = LoopRef { func: Host::ALL.len() as u32, ordinal: plan.kernel };
-    let mut probe = Conflicts { kernel: Some(kernel), ..Conflicts::default() };
     let mut store = Store::new(&engine);
-    let instance = linker.instantiate(&mut store, &mut probe, &module).expect("an instance");
-    store.set_trace_plan(instance, TracePlan { loops: vec![kernel], ..TracePlan::default() });
+    let instance = linker.instantiate(&mut store, probe, &module).expect("an instance");
+    store.set_trace_plan(instance, plan);
     let (reset, main) = (store.exported_func(instance, RESET).expect("a reset"), store.exported_func(instance, "main").expect("a program"));
-    linker.call(&mut store, &mut probe, reset, &[Val::I32(0)]).expect("a reset");
+    linker.call(&mut store, probe, reset, &[Val::I32(0)]).expect("a reset");
     let args: Vec<Val> = program.funcs[0].ty.params.iter().zip(program.inputs[0]).map(|(ty, bits)| Val::from_bits(ours(ty), bits)).collect();
-    _ = linker.call(&mut store, &mut probe, main, &args);
-    probe
+    _ = linker.call(&mut store, probe, main, &args);
+}
+
+/// Exceptions: activations that they ended, and how often they were caught.
+#[derive(Default)]
+struct Thrown {
+    unwound: u64,
+    caught: u64,
+    calls: u64,
+    tail_calls: u64,
+}
+
+impl Probe for Thrown {
+    fn unwind(&mut self, _: SiteId, _: u64) {
+        self.unwound += 1;
+    }
+
+    fn caught(&mut self, _: SiteId, _: Option<LoopRef>, _: u64) {
+        self.caught += 1;
+    }
+
+    fn call(&mut self, _: SiteId, _: u32, _: &[u64], _: u64) {
+        self.calls += 1;
+    }
+
+    fn tail_call(&mut self, _: SiteId, _: u32, _: &[u64], _: u64) {
+        self.tail_calls += 1;
+    }
+}
+
+#[test]
+fn region_exceptions_cross_frames_and_calls_are_made() {
+    let (mut unwound, mut caught, mut called, mut tails) = (0, 0, 0, 0);
+    for index in (192..256).chain(448..512) {
+        let mut thrown = Thrown::default();
+        watch(&one(5, index).0, TracePlan::default(), &mut thrown);
+        unwound += u64::from(thrown.unwound > 0);
+        caught += u64::from(thrown.caught > 0);
+        called += u64::from(thrown.calls > 0);
+        tails += u64::from(thrown.tail_calls > 0);
+    }
+    println!("of 128 programs {unwound} leave a frame by an exception, {caught} catch one, {called} call, {tails} make tail calls");
+    assert!(unwound >= 3 && caught >= 3 && called >= 32 && tails >= 3);
 }
 
 #[test]
