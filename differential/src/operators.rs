@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use wasm_encoder::ValType;
 use wasmparser::{BinaryReader, FuncToValidate, FuncValidatorAllocations, Operator as Decoded, OperatorsReader, ValidPayload, Validator, ValidatorResources};
@@ -86,8 +87,8 @@ pub fn giving_nothing() -> &'static [OperatorId] {
 ///
 /// Unless there is one.
 pub fn named(name: &str) -> OperatorId {
-    let index = all().iter().position(|operator| operator.name == name).unwrap_or_else(|| panic!("there is no operator {name}"));
-    OperatorId(index as u16)
+    static BY_NAME: LazyLock<FxHashMap<&str, OperatorId>> = LazyLock::new(|| (0..).zip(all()).map(|(id, operator)| (operator.name, OperatorId(id))).collect());
+    *BY_NAME.get(name).unwrap_or_else(|| panic!("there is no operator {name}"))
 }
 
 /// Place of a type in [`TYPES`].

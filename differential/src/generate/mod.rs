@@ -1,6 +1,7 @@
 //! Where programs come from.
 
 pub mod corpus;
+pub mod region;
 pub mod single;
 pub mod smith;
 
@@ -80,6 +81,8 @@ impl Random {
 pub enum Generator {
     /// Every operator in every shape
     Single,
+    /// Loops, calls, traps and host calls, with conflicts between iterations
+    Region,
     /// Modules of wasm-smith
     Smith,
     /// Modules of the folder that --corpus names, changed by wasm-mutate
@@ -97,10 +100,10 @@ pub enum Case {
 
 impl Generator {
     /// Those that need nothing from outside.
-    pub const OWN: [Generator; 2] = [Generator::Single, Generator::Smith];
+    pub const OWN: [Generator; 3] = [Generator::Single, Generator::Region, Generator::Smith];
 
     /// Those whose cases are programs.
-    pub const PROGRAMS: [Generator; 1] = [Generator::Single];
+    pub const PROGRAMS: [Generator; 2] = [Generator::Single, Generator::Region];
 
     /// Whether its cases are programs, which run together; otherwise they are modules.
     pub fn makes_programs(self) -> bool {
@@ -110,7 +113,7 @@ impl Generator {
     /// Goes up whenever a number stands for another case than before.
     pub fn version(self) -> u32 {
         match self {
-            Generator::Single | Generator::Smith | Generator::Corpus => 1,
+            Generator::Single | Generator::Region | Generator::Smith | Generator::Corpus => 1,
         }
     }
 
@@ -119,6 +122,7 @@ impl Generator {
         let mut random = Random::of(seed, index);
         match self {
             Generator::Single => Some(Case::Program(single::program(index, &mut random))),
+            Generator::Region => Some(Case::Program(region::program(index, &mut random))),
             Generator::Smith => smith::module(index, &mut random).map(|bytes| Case::Module(bytes, smith::canonicalize_nans(index))),
             Generator::Corpus => corpus.module(index, &mut random).map(|bytes| Case::Module(bytes, true)),
         }
@@ -134,5 +138,5 @@ impl std::fmt::Display for Generator {
 /// A program of any generator of programs: what a fuzzer that chooses the numbers runs.
 pub fn any_program(random: &mut Random) -> Program {
     let index = random.below(1 << 20);
-    single::program(index, random)
+    if random.one_in(8) { single::program(index, random) } else { region::program(index, random) }
 }

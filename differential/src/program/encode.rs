@@ -85,6 +85,8 @@ struct Encoder {
     uses: Uses,
     /// The index of the first function of the program that is being encoded.
     base: u32,
+    /// Which program that is, and its element segment.
+    program: u32,
     /// Labels from outermost to innermost.
     labels: Vec<Label>,
 }
@@ -92,7 +94,7 @@ struct Encoder {
 impl Encoder {
     fn new(programs: &[Program]) -> Encoder {
         let needs = programs.iter().fold(Needs::default(), |needs, program| needs.or(program.needs()));
-        Encoder { types: TypeSection::new(), known: FxHashMap::default(), needs, uses: Uses::all(), base: 0, labels: Vec::new() }
+        Encoder { types: TypeSection::new(), known: FxHashMap::default(), needs, uses: Uses::all(), base: 0, program: 0, labels: Vec::new() }
     }
 
     fn module(mut self, programs: &[Program], driven: bool) -> Vec<u8> {
@@ -106,6 +108,7 @@ impl Encoder {
         let mut first = Vec::new();
         for program in programs {
             self.base = index;
+            self.program = first.len() as u32;
             first.push(index);
             for func in &program.funcs {
                 functions.function(self.ty(&func.ty.params, &func.ty.results));
@@ -260,6 +263,9 @@ impl Encoder {
             Code::Throw(tag) => Instruction::Throw(*tag),
             // References to functions name those of the program.
             Code::Other(Instruction::RefFunc(func), _) => Instruction::RefFunc(self.base + func),
+            // A program's element segment is the one with its functions.
+            Code::Other(Instruction::TableInit { table, .. }, _) => Instruction::TableInit { elem_index: self.program, table: *table },
+            Code::Other(Instruction::ElemDrop(_), _) => Instruction::ElemDrop(self.program),
             Code::Other(instruction, _) => instruction.clone(),
         };
         to.instruction(&instruction);
