@@ -114,6 +114,14 @@ pub(crate) fn binary(op: BinaryOp, a: Operand, b: Operand) -> (BinaryOp, Operand
         (BinaryOp::I32LeU, _, Imm(_)) if mutant!(LeImmediateStrict) => (BinaryOp::I32LtU, a, b),
         (BinaryOp::I64GeS, Acc, Imm(_)) if mutant!(GeImmediateUnsigned) => (BinaryOp::I64GeU, a, b),
         (BinaryOp::I32RemS, Slot(_), Imm(_)) if mutant!(RemImmediateUnsigned) => (BinaryOp::I32RemU, a, b),
+        (BinaryOp::I32DivS, _, Imm(imm @ 2..0x8000_0000)) if mutant!(DivImmediateShift) && imm.is_power_of_two() => {
+            (BinaryOp::I32ShrS, a, Imm(imm.trailing_zeros()))
+        }
+        (BinaryOp::I64RemS, _, Imm(imm @ 1..0x8000_0000)) if mutant!(RemImmediateMask) && imm.is_power_of_two() => {
+            (BinaryOp::I64And, a, Imm(imm - 1))
+        }
+        (BinaryOp::I64Eq, Slot(_), Imm(1..)) if mutant!(EqImmediateLow) => (BinaryOp::I32Eq, a, b),
+        (BinaryOp::I64And, _, Imm(0x8000_0000..)) if mutant!(AndImmediateLow) => (BinaryOp::I32And, a, b),
         _ => (op, a, b),
     }
 }

@@ -49,11 +49,16 @@ const CASES: &[(&str, &str, How, &str)] = &[
     ("LeImmediateStrict", "i32: (local.set $a (i32.const 5)) (i32.le_u (local.get $a) (i32.const 5))", Plain, "1"),
     ("GeImmediateUnsigned", "i32: (i64.ge_s (i64.sub (local.get $x) (i64.const 1)) (i64.const 0))", Plain, "0"),
     ("RemImmediateUnsigned", "i32: (local.set $a (i32.const -7)) (i32.rem_s (local.get $a) (i32.const 4))", Plain, "-3"),
+    ("DivImmediateShift", "i32: (local.set $a (i32.const -7)) (i32.div_s (local.get $a) (i32.const 4))", Plain, "-1"),
+    ("RemImmediateMask", "i64: (local.set $x (i64.const -7)) (i64.rem_s (local.get $x) (i64.const 4))", Plain, "-3"),
+    ("EqImmediateLow", "i32: (local.set $x (i64.const 0x100000005)) (i64.eq (local.get $x) (i64.const 5))", Plain, "0"),
+    ("AndImmediateLow", "i64: (local.set $x (i64.const 0x100000005)) (i64.and (local.get $x) (i64.const -2))", Plain, "4294967300"),
 
     ("ImmediateUnsigned", "i64: (i64.add (local.get $x) (i64.const 0x80000000))", Plain, "2147483648"),
     ("ImmediateRounded", "f64: (f64.add (local.get $d) (f64.const 0.1))", Plain, "0x3fb999999999999a"),
     ("ConstantHighLost", "i64: (local.set $x (i64.const 0x100000000)) (local.get $x)", Plain, "4294967296"),
     ("ConstantSignLost", "i32: (i32.reinterpret_f32 (f32.const -0))", Plain, "-2147483648"),
+    ("ConstantNanPayload", "i64: (i64.reinterpret_f64 (f64.const nan:0x1))", Plain, "9218868437227405313"),
     ("GlobalConstantTruncated", r#"(global $g (mut i64) (i64.const 0))
         (func (export "f") (result i64) (global.set $g (i64.const 0x100000001)) (global.get $g))"#, Plain, "4294967297"),
     ("ReturnConstantTruncated", "i64: (i64.const 0x100000001)", Plain, "4294967297"),
@@ -71,6 +76,9 @@ const CASES: &[(&str, &str, How, &str)] = &[
     ("MirrorStaleCopy", "i32: (local.set $a (i32.add (local.get $b) (i32.const 1))) (local.set $a (local.get $b)) (i32.add (local.get $a) (local.get $b))", Plain, "0"),
     ("LocalLastDirty", r#"(func $a (local i32) (local.set 0 (i32.const 7))) (func $b (result i32) (local i32) (local.get 0))
         (func (export "f") (result i32) (call $a) (call $b))"#, Plain, "0"),
+    ("LocalFar", r#"(func (export "f") (result i32) (local i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32
+        i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32
+        i32 i32 i32 i32 i32 i32 i32) (local.set 63 (i32.const 1)) (local.get 64))"#, Plain, "0"),
     ("VectorCopyHalf", "v128: (local.set $w (v128.const i64x2 1 2)) (local.set $v (local.get $w)) (local.get $v)", Plain, "0x20000000000000001"),
 
     ("SpillLostDeep", "i32: (local.get $a) (local.get $a) (local.get $a) (local.get $a) (i32.add (local.get $a) (i32.const 3)) (i32.mul (local.get $a) (i32.const 3))
@@ -119,6 +127,8 @@ const CASES: &[(&str, &str, How, &str)] = &[
     ("NullCallsFirst", r#"(table 1 funcref) (func) (func (export "f") (call_indirect (i32.const 0)))"#, Plain, "uninitialized element"),
     ("SignatureParametersOnly", r#"(table funcref (elem $i)) (func $i (result i64) (i64.const 3))
         (func (export "f") (result i32) (call_indirect (result i32) (i32.const 0)))"#, Plain, "indirect call type mismatch"),
+    ("TailRefShort", r#"(type $t (func (param i32 i32) (result i32))) (elem declare func $second) (func $second (type $t) (local.get 1))
+        (func (export "f") (result i32) (local i32 i32) (return_call_ref $t (i32.const 1) (i32.const 2) (ref.func $second)))"#, Plain, "2"),
 
     ("RegionStartMissed", r#"(tag $e) (func (export "f") (block (try_table (catch $e 0) (throw $e))))"#, Plain, ""),
     ("ReturnPosition", r#"(tag $e) (func $t (throw $e)) (func (export "f") (block (try_table (catch $e 0) (call $t))))"#, Plain, ""),
@@ -133,6 +143,8 @@ const CASES: &[(&str, &str, How, &str)] = &[
         (throw_ref (block (result i32 exnref) (try_table (catch_ref $e 0) (throw $e (i32.const 1))) (unreachable))))"#, Plain, "uncaught exception"),
     ("DelegateNear", r#"(tag $e) (func (export "f") (result i32) try (result i32) try (result i32)
         try throw $e delegate 1 i32.const 0 catch_all i32.const 1 end catch_all i32.const 2 end)"#, Plain, "2"),
+    ("RethrowInnermost", r#"(tag $d) (tag $e) (func (export "f") (result i32) try (result i32) try (result i32) throw $d
+        catch $d try (result i32) throw $e catch $e rethrow 1 end end catch $d i32.const 1 catch $e i32.const 2 end)"#, Plain, "1"),
 
     ("BoundsByteTight", "i32: (i32.load8_u (i32.const 65535))", Plain, "0"),
     ("BoundsShortTight", ": (i32.store16 (i32.const 65534) (i32.const 1))", Plain, ""),
@@ -158,11 +170,15 @@ const CASES: &[(&str, &str, How, &str)] = &[
     ("GrowFailure32", r#"(memory i64 1 1) (func (export "f") (result i64) (memory.grow (i64.const 1)))"#, Plain, "-1"),
     ("LoadFirstMemory", r#"(memory 1) (memory $m 1) (data (memory $m) (i32.const 0) "a") (func (export "f") (result i32) (i32.load8_u $m (i32.const 0)))"#, Plain, "97"),
     ("StoreFirstMemory", r#"(memory 1) (memory $m 1) (func (export "f") (result i32) (i32.store8 $m (i32.const 0) (i32.const 7)) (i32.load8_u (i32.const 0)))"#, Plain, "0"),
+    ("SizeFirstMemory", r#"(memory 1) (memory $m 2) (func (export "f") (result i32) (memory.size $m))"#, Plain, "2"),
     ("CopyMemoriesSwapped", r#"(memory $m 1) (memory $n 1) (data (memory $n) (i32.const 0) "a")
         (func (export "f") (result i32) (memory.copy $m $n (i32.const 0) (i32.const 0) (i32.const 1)) (i32.load8_u (i32.const 0)))"#, Plain, "97"),
     ("CopyForward", r#"(memory 1) (data (i32.const 0) "abc")
         (func (export "f") (result i32) (memory.copy (i32.const 1) (i32.const 0) (i32.const 2)) (i32.load8_u (i32.const 2)))"#, Plain, "98"),
+    ("CopyForwardNear", "i32: (i32.store8 (i32.const 0) (i32.const 1)) (memory.copy (i32.const 7) (i32.const 0) (i32.const 17)) (i32.load8_u (i32.const 14))", Plain, "0"),
     ("DataDropIgnored", r#"(memory 1) (data $d "a") (func (export "f") (data.drop $d) (memory.init $d (i32.const 0) (i32.const 0) (i32.const 1)))"#, Plain, OUT_OF_BOUNDS),
+    ("InitFromStart", r#"(memory 1) (data $d "ab") (func (export "f") (result i32)
+        (memory.init $d (i32.const 0) (i32.const 1) (i32.const 1)) (i32.load8_u (i32.const 0)))"#, Plain, "98"),
     ("ActiveSegmentKept", r#"(memory 1) (data $d (i32.const 0) "a") (func (export "f") (memory.init $d (i32.const 0) (i32.const 0) (i32.const 1)))"#, Plain, OUT_OF_BOUNDS),
     ("LoadOffsetUnsigned", "i64: (i32.store8 (i32.const 1) (i32.const 255)) (i64.load8_s offset=1 (i32.const 0))", Plain, "-1"),
     ("StoreWide", "i32: (i32.store16 (i32.const 0) (i32.const -1)) (i32.load16_u offset=2 (i32.const 0))", Plain, "0"),
@@ -252,11 +268,15 @@ const CASES: &[(&str, &str, How, &str)] = &[
         (func (export "f") (result i32) (table.copy 0 $t (i32.const 0) (i32.const 0) (i32.const 1)) (ref.is_null (table.get (i32.const 0))))"#, Plain, "0"),
     ("ElemDropIgnored", r#"(table 1 funcref) (elem $e func $g) (func $g)
         (func (export "f") (elem.drop $e) (table.init $e (i32.const 0) (i32.const 0) (i32.const 1)))"#, Plain, "out of bounds table access"),
+    ("TableInitFromStart", r#"(table 1 funcref) (elem $e func $i $j) (func $i (result i32) (i32.const 1)) (func $j (result i32) (i32.const 2))
+        (func (export "f") (result i32) (table.init $e (i32.const 0) (i32.const 1) (i32.const 1)) (call_indirect (result i32) (i32.const 0)))"#, Plain, "2"),
+    ("AsNonNullUnchecked", ": (drop (ref.as_non_null (ref.null func)))", Plain, "null reference"),
     ("NullFirst", r#"(elem declare func $g) (func $g) (func (export "f") (result i32) (ref.is_null (ref.func $g)))"#, Plain, "0"),
 
     ("AlignmentHalf", "i64: (i64.atomic.load (i32.const 4))", Plain, "unaligned atomic"),
     ("AlignmentOfAddress", "i32: (i32.atomic.load offset=2 (i32.const 0))", Plain, "unaligned atomic"),
     ("RmwReturnsNew", "i32: (i32.atomic.rmw16.add_u (i32.const 0) (i32.const 1))", Plain, "0"),
+    ("RmwSubSwapped", "i32: (drop (i32.atomic.rmw.sub (i32.const 0) (i32.const 1))) (i32.load (i32.const 0))", Plain, "-1"),
     ("CmpxchgWide", "i32: (i32.store8 (i32.const 0) (i32.const 1))
         (drop (i32.atomic.rmw8.cmpxchg_u (i32.const 0) (i32.const 257) (i32.const 9))) (i32.load8_u (i32.const 0))", Plain, "9"),
     ("WaitNotEqual", r#"(memory 1 1 shared) (func (export "f") (result i32) (memory.atomic.wait32 (i32.const 0) (i32.const 0) (i64.const 0)))"#, Plain, "2"),

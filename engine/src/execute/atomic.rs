@@ -168,6 +168,7 @@ unsafe fn modify<P: Probe>(cx: &Cx, ip: Ip, sp: Sp) -> Result<(), TrapKind> {
         let (old, value) = (place.read(), slot!(sp, field!(ip, 7)));
         let new = match AtomicRmw::ALL[field!(ip, 8) as usize] {
             AtomicRmw::Add => old.wrapping_add(value),
+            AtomicRmw::Sub if mutant!(RmwSubSwapped) => value.wrapping_sub(old),
             AtomicRmw::Sub => old.wrapping_sub(value),
             AtomicRmw::And => old & value,
             AtomicRmw::Or => old | value,

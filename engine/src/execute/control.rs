@@ -246,7 +246,7 @@ handlers! {
     return_call_ref(cx, ip, sp, mem, _acc) {
         let site = field!(ip, 4);
         let (id, callee) = referred!(cx, ip, sp, field!(ip, 0));
-        core::ptr::copy(sp.add(field!(ip, 1) as usize).cast::<u64>(), sp.cast::<u64>(), field!(ip, 5) as usize);
+        core::ptr::copy(sp.add(field!(ip, 1) as usize).cast::<u64>(), sp.cast::<u64>(), field!(ip, 5) as usize - usize::from(mutant!(TailRefShort) && field!(ip, 5) > 1));
         match callee {
             Func::Wasm { instance, index, .. } => enter!(cx, ip, sp, mem, site, instance.0, index, sp, None, tail_call),
             Func::Host { import, ty } => leave_to_host!(cx, sp, site, id, import, ty, 0, field!(ip, 2), field!(ip, 3)),

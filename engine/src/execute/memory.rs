@@ -300,13 +300,12 @@ pub(super) fn in_bounds(at: u64, len: u64, size: usize) -> bool {
     at.checked_add(len).is_some_and(|end| end <= size as u64)
 }
 
-/// Copies items one after the other, the first one first.
+/// Copies items one after the other, the first one first, as only mutants do.
 ///
 /// # Safety
 /// Both places must hold so many.
-#[cfg(feature = "mutants")]
-pub(super) unsafe fn copy_forward<T: Copy>(source: *const T, target: *mut T, len: u64) {
-    for i in 0..len as usize {
+pub(super) unsafe fn copy_forward<T: Copy>(source: *const T, target: *mut T, len: usize) {
+    for i in 0..len {
         // SAFETY: the caller's promise.
         unsafe { target.add(i).write_volatile(*source.add(i)) };
     }
@@ -361,6 +360,7 @@ unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), Tr
                 probe::<P>(cx).bulk_write(site, memory, to..to + len);
             }
         }
+        let from = if mutant!(InitFromStart) { 0 } else { from };
         bytes[to as usize..(to + len) as usize].copy_from_slice(&data[from as usize..(from + len) as usize]);
         Ok(())
     }
@@ -456,8 +456,9 @@ handlers! {
         }
         let source = memories[from_id.index()].base.as_ptr().add(from as usize);
         let target = memories[to_id.index()].base.as_ptr().add(to as usize);
-        mutant! { CopyForward: copy_forward(source, target, len); next!(cx, ip.add(32), sp, mem, acc) }
-        core::ptr::copy(source, target, len as usize);
+        let forward = mutant!(CopyForward) || (mutant!(CopyForwardNear) && len > 16 && (1..8).contains(&to.wrapping_sub(from)));
+        let copy = if forward { copy_forward } else { core::ptr::copy };
+        copy(source, target, len as usize);
         next!(cx, ip.add(32), sp, mem, acc)
     }
     /// `to value len memory site`

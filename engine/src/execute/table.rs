@@ -1,7 +1,7 @@
 //! Tables, references and globals.
 
 use super::cx::{Cx, Ip, Sp, field, next, slot, trap};
-use super::memory::{handlers, in_bounds, probe, take_fuel};
+use super::memory::{copy_forward, handlers, in_bounds, probe, take_fuel};
 use crate::mutants::mutant;
 use crate::probe::{Probe, SiteId};
 use crate::state::StateView;
@@ -47,6 +47,7 @@ unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), Tr
                 probe::<P>(cx).table_write(site, table_index, to..to + len);
             }
         }
+        let from = if mutant!(TableInitFromStart) { 0 } else { from };
         elems[to as usize..(to + len) as usize].copy_from_slice(&items[from as usize..(from + len) as usize]);
         Ok(())
     }
@@ -150,8 +151,8 @@ handlers! {
         // The two may be one table: copy through raw pointers, as `memory.copy` does.
         let source = table(cx, from_index).elems.as_ptr().add(from as usize);
         let target = table(cx, to_index).elems.as_mut_ptr().add(to as usize);
-        mutant! { TableCopyForward: super::memory::copy_forward(source, target, len); next!(cx, ip.add(32), sp, mem, acc) }
-        core::ptr::copy(source, target, len as usize);
+        let copy = if mutant!(TableCopyForward) { copy_forward } else { core::ptr::copy };
+        copy(source, target, len as usize);
         next!(cx, ip.add(32), sp, mem, acc)
     }
     /// `to from len table segment site`

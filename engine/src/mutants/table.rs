@@ -32,12 +32,17 @@ mutants! {
         LeImmediateStrict "i32.le_u with a constant on the right is i32.lt_u" "a comparison of equal numbers, one of them constant";
         GeImmediateUnsigned "i64.ge_s of a computed value and a constant is unsigned" "a negative expression compared with a constant";
         RemImmediateUnsigned "i32.rem_s of a local by a constant is unsigned" "the remainder of a negative local";
+        DivImmediateShift "i32.div_s by a constant power of two is a shift" "a negative number that such a constant does not divide";
+        RemImmediateMask "i64.rem_s by a constant power of two is a mask" "such a remainder of a negative number";
+        EqImmediateLow "i64.eq of a local and a constant compares lower halves" "numbers that differ in their upper halves only";
+        AndImmediateLow "i64.and with a negative constant clears the upper half" "such a mask on a large number";
     }
     "constants" {
         ImmediateUnsigned "an i64 constant of 32 bits with the highest one set becomes a sign-extended immediate" "an i64 operation on such a constant";
         ImmediateRounded "an f64 constant becomes an f32 immediate, rounded" "an f64 operation on 0.1";
         ConstantHighLost "an i64 constant whose lower half is 0 loses its upper half on its way to a slot" "a local set to 1 << 32";
         ConstantSignLost "f32.const -0 is shared with 0" "the bits of an f32.const -0";
+        ConstantNanPayload "f64.const of a NaN has no payload" "the bits of an f64.const nan:0x1";
         GlobalConstantTruncated "global.set of a constant keeps 32 bits" "an i64 global set to a large constant";
         ReturnConstantTruncated "return of a constant keeps 32 bits" "a function that returns a large constant";
         StoreConstantTruncated "i64.store of a constant keeps 32 bits" "a large constant that is stored and loaded";
@@ -54,6 +59,7 @@ mutants! {
         MirrorStaleConstant "a local set to a constant is still read from the accumulator" "a local set to an expression, then to a constant, then read";
         MirrorStaleCopy "a local set to another local is still read from the accumulator" "a local set to an expression, then to a local, then read";
         LocalLastDirty "the last slot of the declared locals is not zeroed" "a function with a local where another one left values";
+        LocalFar "local 64 is local 63" "a function with 65 locals";
         VectorCopyHalf "a copied vector keeps its lower half only" "a v128 local set to another one";
     }
     "accumulator" {
@@ -90,6 +96,7 @@ mutants! {
         UndefinedKind "call_indirect behind the table's end traps as for null" "a call with an index out of range";
         NullCallsFirst "call_indirect of a null element calls the first function" "a call through an element that is null";
         SignatureParametersOnly "call_indirect compares only the types of parameters" "a call of a function with another result type";
+        TailRefShort "return_call_ref moves one of several arguments too few" "a return_call_ref with two arguments";
     }
     "exceptions" {
         RegionStartMissed "the first instruction in a try is not part of it" "a try_table that begins with a call";
@@ -100,6 +107,7 @@ mutants! {
         PayloadReversed "two values of an exception come out swapped" "a caught exception with two values";
         ReferenceLost "catch_ref does not write the reference behind values" "a catch_ref of a tag with a value, thrown again";
         DelegateNear "delegate always hands to the try around it" "a delegate 1";
+        RethrowInnermost "rethrow throws what the innermost handler caught" "a rethrow 1 in two handlers";
     }
     "memory bounds" {
         BoundsByteTight "an access of the last byte traps" "an i32.load8_u of the last byte";
@@ -126,9 +134,12 @@ mutants! {
         GrowFailure32 "a failed memory.grow of a 64-bit memory gives 32 ones" "such a memory.grow";
         LoadFirstMemory "loads go to the first memory" "a load from the second memory";
         StoreFirstMemory "stores of one byte go to the first memory" "an i32.store8 to the second memory";
+        SizeFirstMemory "memory.size tells of the first memory" "the memory.size of a second memory of another size";
         CopyMemoriesSwapped "memory.copy between two memories goes the other way" "a memory.copy from the second memory to the first";
         CopyForward "memory.copy always begins with the first byte" "a memory.copy to an overlapping higher place";
+        CopyForwardNear "memory.copy of more than 16 bytes to fewer than eight bytes further up begins with the first byte" "such a memory.copy";
         DataDropIgnored "a dropped data segment keeps its bytes" "a memory.init after data.drop";
+        InitFromStart "memory.init always takes the segment's first bytes" "a memory.init from 1";
         ActiveSegmentKept "an active data segment is not dropped" "a memory.init of an active segment";
         LoadOffsetUnsigned "i64.load8_s with an offset extends with zeros" "such a load of a negative byte";
         StoreWide "i32.store16 writes four bytes" "a load of the bytes behind a store16";
@@ -218,12 +229,15 @@ mutants! {
         TableCopyForward "table.copy always begins with the first element" "a table.copy to an overlapping higher place";
         TableCopyOne "table.copy between two tables copies within one" "a table.copy between two tables";
         ElemDropIgnored "a dropped element segment keeps its elements" "a table.init after elem.drop";
+        TableInitFromStart "table.init always takes the segment's first elements" "a table.init from 1";
+        AsNonNullUnchecked "ref.as_non_null lets null through" "ref.as_non_null of null";
         NullFirst "a reference to the first function is null" "ref.is_null of the first function";
     }
     "atomics" {
         AlignmentHalf "atomic accesses of eight bytes may be aligned to four" "an i64.atomic.load at 4";
         AlignmentOfAddress "atomic accesses look at the alignment of the address without its offset" "an i32.atomic.load at 0 with an offset of 2";
         RmwReturnsNew "read-modify-writes of two bytes give the new value" "an i32.atomic.rmw16.add_u";
+        RmwSubSwapped "atomic subtractions swap their operands" "memory after an i32.atomic.rmw.sub";
         CmpxchgWide "narrow compare-exchanges compare all bits of what is expected" "an i32.atomic.rmw8.cmpxchg_u that expects 257";
         WaitNotEqual "a wait that times out says that the value is not the expected one" "a memory.atomic.wait32 with a timeout of 0";
         NotifyUnchecked "memory.atomic.notify checks no address" "a memory.atomic.notify out of bounds";

@@ -203,7 +203,9 @@ impl Translator<'_> {
 
     /// `rethrow`: what the handler caught that is `depth` labels out.
     pub(super) fn rethrow(&mut self, depth: u32) {
-        let height = self.controls[self.target_index(depth)].height;
+        let innermost = |control: &Control| matches!(control.kind, Kind::Catch { .. });
+        let index = if mutant!(RethrowInnermost) { self.controls.iter().rposition(innermost) } else { None };
+        let height = self.controls[index.unwrap_or(self.target_index(depth))].height;
         let slot = self.canonical(height);
         self.throw_again(slot * 8);
     }

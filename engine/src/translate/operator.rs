@@ -162,6 +162,9 @@ impl Translator<'_> {
             Operator::I64Const { value } => self.push(Value::new(Home::Const(value as u64))),
             Operator::F32Const { value } if mutant!(ConstantSignLost) && value.bits() == 1 << 31 => self.push(Value::new(Home::Const(0))),
             Operator::F32Const { value } => self.push(Value::new(Home::Const(u64::from(value.bits())))),
+            Operator::F64Const { value } if mutant!(ConstantNanPayload) && f64::from_bits(value.bits()).is_nan() => {
+                self.push(Value::new(Home::Const(f64::NAN.to_bits())));
+            }
             Operator::F64Const { value } => self.push(Value::new(Home::Const(value.bits()))),
             Operator::RefNull { .. } => self.push(Value::new(Home::Const(0))),
             Operator::I32Eqz => self.eqz(BinaryOp::I32Eq, Width::W32),
@@ -383,7 +386,10 @@ impl Translator<'_> {
                 self.stored_result(Single::RefAsNonNull, &[value]);
             }
             Operator::RefFunc { function_index } => self.stored_result(Single::RefFunc, &[function_index]),
-            Operator::MemorySize { mem } => self.stored_result(Single::MemorySize, &[mem, site]),
+            Operator::MemorySize { mem } => {
+                let mem = if mutant!(SizeFirstMemory) { 0 } else { mem };
+                self.stored_result(Single::MemorySize, &[mem, site]);
+            }
             Operator::MemoryGrow { mem } => {
                 let delta = self.slot_field();
                 let failure = failure_high(self.module.memory_type(mem).index64 && !mutant!(GrowFailure32));

@@ -94,7 +94,7 @@ impl Translator<'_> {
 
     /// The first slot of a local.
     pub(super) fn local_slot(&self, local: u32) -> u32 {
-        self.local_slots[local as usize]
+        self.local_slots[if mutant!(LocalFar) && local == 64 { 63 } else { local as usize }]
     }
 
     /// Whether a local holds a vector.
