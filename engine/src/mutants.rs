@@ -23,13 +23,20 @@ macro_rules! mutant {
     ($name:ident) => { $crate::mutants::is($crate::mutants::Bug::$name) };
     ($name:ident: $($bug:tt)*) => { if $crate::mutants::is($crate::mutants::Bug::$name) { $($bug)* } };
 }
-/// Without the feature there are none.
+/// Without the feature it never is.
 #[cfg(not(feature = "mutants"))]
 macro_rules! mutant {
-    ($name:ident) => { false };
+    ($name:ident) => { $crate::mutants::never(stringify!($name)) };
     ($name:ident: $($bug:tt)*) => {};
 }
 pub(crate) use mutant;
+
+/// No mutant is the chosen one.
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+pub(crate) const fn never(_name: &str) -> bool {
+    false
+}
 
 #[cfg(feature = "mutants")]
 pub(crate) use table::Bug;

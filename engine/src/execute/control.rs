@@ -10,7 +10,7 @@ use super::table::table;
 use crate::mutants::{MUTANTS, mutant};
 use crate::probe::{Probe, SiteId};
 use crate::state::StateView;
-use crate::store::{DedupTypeId, Func};
+use crate::store::{DedupTypeId, Func, Store};
 use crate::trap::TrapKind;
 use crate::value::slots_of;
 
@@ -107,7 +107,8 @@ macro_rules! leave_to_host {
 #[inline(always)]
 unsafe fn is_made_up(cx: &Cx, raw: u64) -> bool {
     // SAFETY: the driver holds `&mut Store`; this only reads.
-    MUTANTS && raw > unsafe { (&(*cx.store).funcs).len() } as u64
+    let store: &Store = unsafe { &*cx.store };
+    MUTANTS && raw > store.funcs.len() as u64
 }
 
 /// Whether two types have the same parameters, and no references among their results.

@@ -89,7 +89,7 @@ mutants! {
         StartIgnored "the start function is not called" "a module whose start function sets a global";
     }
     "calls" {
-        TailCopiesDescend "values that move to the frame's begin are copied from the last one down" "three results of a function without locals, or such arguments of a tail call";
+        TailCopiesDescend "values that move to the frame's begin are copied from the last one down" "two arguments of a tail call in a function with one local";
         TailWideHalf "return_call_indirect counts a vector among the arguments as one slot" "a tail call through a table with a v128 argument";
         TailIndexLate "return_call_indirect reads its index after it has moved the arguments" "an index that is a parameter";
         CallFirstTable "call_indirect always uses the first table" "a call through the second table";
@@ -99,7 +99,7 @@ mutants! {
         TailRefShort "return_call_ref moves one of several arguments too few" "a return_call_ref with two arguments";
     }
     "exceptions" {
-        RegionStartMissed "the first instruction in a try is not part of it" "a try_table that begins with a call";
+        RegionStartMissed "the first instruction in a try is not part of it" "a try_table that begins with a throw";
         ReturnPosition "a call counts as the instruction behind it" "a try_table that ends with a call";
         ClausesLastFirst "the last clause that fits catches" "a catch_all behind a catch of the same exception";
         OuterRegionLost "an exception that the innermost try does not catch leaves the function" "two try_tables, the outer one catches";

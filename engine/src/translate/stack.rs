@@ -217,7 +217,8 @@ impl Translator<'_> {
     /// If a stack value is in the accumulator only, tells its producer to store it.
     fn spill(&mut self) {
         if let Holder::Stack { index, producer, stored } = self.holder {
-            if !stored && !(mutant!(SpillLostDeep) && index > 3) {
+            let is_lost = mutant!(SpillLostDeep) && index > 3;
+            if !stored && !is_lost {
                 let opcode = self.code.opcode(producer);
                 self.code.set_opcode(producer, opcode + 1);
             }
