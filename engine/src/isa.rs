@@ -16,6 +16,8 @@
 
 pub(crate) mod vector;
 
+use crate::mutants::mutant;
+
 /// Where a binary operation's operands come from, in numbering order: left, right.
 pub(crate) const BINARY_SHAPES: [&str; 7] = ["SS", "SI", "IS", "AS", "SA", "AI", "IA"];
 /// Operand shapes of stores: address, value.
@@ -317,7 +319,26 @@ pub(crate) fn branch_of(code: Opcode, negate: bool) -> Option<Opcode> {
     if code >= BRANCH || op >= BRANCH_OPS {
         return None;
     }
+    mutant! { BranchInverseStrict: if negate && op == BinaryOp::I32LtU as u16 {
+        return Some(BRANCH + BinaryOp::I32GtU as u16 * 7 + shape);
+    } }
     Some(BRANCH + (op ^ u16::from(negate)) * 7 + shape)
+}
+
+/// Whether this opcode asks if the accumulator is not 0.
+#[cfg(feature = "mutants")]
+pub(crate) fn is_on_acc(code: Opcode) -> bool {
+    binary(BinaryOp::I32Ne, Operand::Acc, Operand::Imm(0)) == Some(code)
+}
+
+/// The comparison of floats that holds where this one does not, unless there is a NaN.
+#[cfg(feature = "mutants")]
+pub(crate) fn opposite_float(code: Opcode) -> Option<Opcode> {
+    use BinaryOp::{F32Ge, F32Gt, F32Le, F32Lt, F64Ge, F64Gt, F64Le, F64Lt};
+    let op = *BinaryOp::ALL.get(usize::from((code - BINARY) / 14))?;
+    let pairs = [(F32Lt, F32Ge), (F32Gt, F32Le), (F64Lt, F64Ge), (F64Gt, F64Le)];
+    let opposite = pairs.iter().find_map(|&(a, b)| if op == a { Some(b) } else if op == b { Some(a) } else { None })?;
+    Some(BINARY + opposite as u16 * 14 + (code - BINARY) % 14)
 }
 
 /// The opcode of `op` for this operand, accumulator destination.

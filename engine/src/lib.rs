@@ -13,6 +13,10 @@ mod isa;
 mod linker;
 mod memory;
 mod module;
+#[cfg(feature = "mutants")]
+pub mod mutants;
+#[cfg(not(feature = "mutants"))]
+mod mutants;
 pub mod probe;
 pub mod state;
 mod store;
@@ -29,6 +33,7 @@ pub use interned::FuncTypeRef;
 pub use linker::{CallError, Caller, HostError, HostFuture, Linker};
 pub use memory::PAGE_BYTES;
 pub use module::{Export, ExportItem, Import, Module};
+pub use mutants::MUTANTS;
 pub use store::{Snapshot, SnapshotError, Store};
 pub use trap::{FrameInfo, Trap, TrapKind};
 pub use typed::{HostResult, IntoHostFunc, TypedFunc, WasmTy, WasmTypes, WithCaller};

@@ -10,6 +10,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprot
 
 use crate::config::Limits;
 use crate::error::Error;
+use crate::mutants::{MUTANTS, mutant};
 use crate::value::MemoryType;
 
 /// Bytes of one WebAssembly page, unless a memory's type has another size.
@@ -17,6 +18,9 @@ pub const PAGE_BYTES: u64 = 1 << 16;
 
 /// Access rights change in multiples of this many bytes, which every system's pages divide.
 const GRAIN: usize = 1 << 16;
+
+/// Accessible bytes behind a memory: mutants that look there find something.
+const BEHIND: usize = if MUTANTS { GRAIN } else { 0 };
 
 /// Pages of the largest memory of a type.
 fn pages_max(ty: &MemoryType) -> u64 {
@@ -67,7 +71,7 @@ impl Memory {
         let max_pages = ty.max.unwrap_or(u64::MAX).min(limit_pages);
         let bytes = max_pages * page_bytes;
         let failed = |cause: String| Error::AddressSpace { bytes, cause };
-        let reserved = usize::try_from(bytes).ok().and_then(|bytes| bytes.checked_next_multiple_of(GRAIN));
+        let reserved = usize::try_from(bytes).ok().and_then(|bytes| bytes.checked_next_multiple_of(GRAIN)?.checked_add(BEHIND));
         let reserved = reserved.ok_or_else(|| failed("it is more than there is".into()))?;
         let base = reserve(reserved).map_err(|e| failed(e.to_string()))?;
         let mut memory = Memory { base, len: 0, pages: 0, max_pages, reserved, ty };
@@ -80,12 +84,12 @@ impl Memory {
     /// Grows by `delta` pages and returns the former size in pages, or `None` when that exceeds a maximum or the system refuses.
     pub(crate) fn grow(&mut self, delta: u64) -> Option<u64> {
         let previous = self.pages;
-        let pages = previous.checked_add(delta).filter(|&pages| pages <= self.max_pages)?;
+        let pages = previous.checked_add(delta).filter(|&pages| pages + u64::from(mutant!(GrowMaxTight) && previous > 0 && delta > 0) <= self.max_pages)?;
         let len = (pages * self.ty.page_bytes()) as usize;
-        let (open, needed) = (self.len.next_multiple_of(GRAIN), len.next_multiple_of(GRAIN));
+        let (open, needed) = (self.len.next_multiple_of(GRAIN), len.next_multiple_of(GRAIN) + BEHIND);
         if needed > open {
             let flags = MprotectFlags::READ | MprotectFlags::WRITE;
-            // SAFETY: `open..needed` lies in the reservation, which is such a multiple as well, because `pages <= max_pages`, and
+            // SAFETY: `open..needed` lies in the reservation, which has as much behind such a multiple, because `pages <= max_pages`, and
             // nothing refers to it yet.
             unsafe { mprotect(self.base.as_ptr().add(open).cast::<c_void>(), needed - open, flags).ok()? };
         }

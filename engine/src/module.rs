@@ -13,6 +13,7 @@ use wasmparser::{BinaryReader, FunctionBody};
 use crate::config::Engine;
 use crate::error::Error;
 use crate::interned::FuncTypeRef;
+use crate::mutants::mutant;
 use crate::value::{ExternType, FuncType, GlobalType, MemoryType, TableType, ValType};
 use names::Names;
 
@@ -332,7 +333,7 @@ impl Module {
 
     /// The function that instantiation should end by calling (see [`Store::instantiate`](crate::Store::instantiate)).
     pub fn start(&self) -> Option<u32> {
-        self.inner.start
+        self.inner.start.filter(|_| !mutant!(StartIgnored))
     }
 
     /// Names and contents of the custom sections, in order; debug information is in them.

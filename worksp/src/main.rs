@@ -8,6 +8,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+// What is shipped has no bugs that were planted, whatever turned the engine's feature on.
+const _: () = assert!(worksp_engine::MUTANTS == cfg!(feature = "mutants"), "the engine has mutants, but `worksp` was not asked for them");
+
 fn main() -> ExitCode {
     cli::stop_on_interrupt();
     end_when_nobody_listens();

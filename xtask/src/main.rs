@@ -153,6 +153,8 @@ fn ci() -> Result<()> {
     let small: Vec<&Program> = worksp_fixtures::programs().iter().filter(|program| program.size == Size::Small).collect();
     fetch::run(&small, &fetch::Options { other_compiler: false, bless: false, check_native: true })?;
     sh::loud(&mut cargo(&["test", "--release", "--workspace"]))?;
+    // What is shipped has no mutants, as `worksp/tests/shipped.rs` says; here every one of them is seen by its program.
+    sh::loud(&mut cargo(&["test", "--release", "-p", "worksp-engine", "--features", "mutants", "--test", "mutants"]))?;
     // The tests have built the binary; building it by itself would build its dependencies again, with other features.
     e2e::run(&small, false)?;
     if cfg!(target_arch = "x86_64") {

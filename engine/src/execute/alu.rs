@@ -2,10 +2,15 @@
 //!
 //! Fields: binary `dest a b`; fused branch `target a b`; unary `dest a`; moves `dest source`.
 
-use wasmi_core::{TrapCode, wasm};
+use wasmi_core::TrapCode;
+#[cfg(not(feature = "mutants"))]
+use wasmi_core::wasm;
 
 use super::cx::{A, Cx, Dest, Handler, I, Ip, Raw, S, Source, Sp, ToAcc, ToSlot, field, next, slot, target, trap};
 use crate::isa::{for_each_binary, for_each_unary};
+use crate::mutants::mutant;
+#[cfg(feature = "mutants")]
+use crate::mutants::kernels::scalar as wasm;
 use crate::trap::TrapKind;
 
 /// A binary operation on two values.
@@ -33,7 +38,7 @@ impl Canon for f32 {
 impl Canon for f64 {
     #[inline(always)]
     fn canonical(self) -> u64 {
-        if self.is_nan() { 0x7ff8_0000_0000_0000 } else { self.into_raw() }
+        if self.is_nan() { 0x7ff8_0000_0000_0000 | u64::from(mutant!(NanSign)) << 63 } else { self.into_raw() }
     }
 }
 
@@ -201,20 +206,22 @@ handlers! {
     }
     /// `dest a b`: likewise with the condition in the accumulator.
     select_acc(cx, ip, sp, mem, acc) {
-        let raw = if acc as u32 != 0 { slot!(sp, field!(ip, 1)) } else { slot!(sp, field!(ip, 2)) };
+        let condition = if mutant!(SelectLowBit) { acc & 1 } else { acc };
+        let raw = if condition as u32 != 0 { slot!(sp, field!(ip, 1)) } else { slot!(sp, field!(ip, 2)) };
         slot!(sp, field!(ip, 0)) = raw;
         next!(cx, ip.add(24), sp, mem, raw)
     }
     /// `dest a`: whether the reference in slot `a` is null.
     ref_is_null(cx, ip, sp, mem, _acc) {
-        let raw = u64::from(slot!(sp, field!(ip, 1)) == 0);
+        let reference = slot!(sp, field!(ip, 1));
+        let raw = u64::from(reference == 0 || (mutant!(NullFirst) && reference == 1));
         slot!(sp, field!(ip, 0)) = raw;
         next!(cx, ip.add(16), sp, mem, raw)
     }
     /// `dest a`: the reference in slot `a`, which must not be null.
     ref_as_non_null(cx, ip, sp, mem, _acc) {
         let raw = slot!(sp, field!(ip, 1));
-        if raw == 0 { trap!(cx, ip, sp, TrapKind::NullReference) }
+        if raw == 0 && !mutant!(AsNonNullUnchecked) { trap!(cx, ip, sp, TrapKind::NullReference) }
         slot!(sp, field!(ip, 0)) = raw;
         next!(cx, ip.add(16), sp, mem, raw)
     }
@@ -252,7 +259,8 @@ handlers! {
     jump(cx, ip, sp, mem, acc) { next!(cx, target!(ip, 0), sp, mem, acc) }
     /// `count index`, then `count + 1` jumps of 16 bytes each, the last one the default.
     br_table_slot(cx, ip, sp, mem, acc) {
-        let index = (slot!(sp, field!(ip, 1)) as u32).min(field!(ip, 0));
+        let index = slot!(sp, field!(ip, 1)) as u32;
+        let index = if mutant!(TableIndex16) { index & 0xffff } else { index }.min(field!(ip, 0));
         next!(cx, ip.add(16 + 16 * index as usize), sp, mem, acc)
     }
     /// `count -`, likewise with the index in the accumulator.

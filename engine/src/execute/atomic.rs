@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::cx::{Cx, Ip, Sp, field, next, slot, trap};
 use super::memory::{effective, handlers, in_bounds, memory_id, probe, rmw, the_store};
 use crate::isa::AtomicRmw;
+use crate::mutants::mutant;
 use crate::probe::{Probe, SiteId};
 use crate::state::StateView;
 use crate::trap::TrapKind;
@@ -66,8 +67,9 @@ impl Place {
             let (bytes, id) = (field!(ip, 4), memory_id(cx, field!(ip, 5)));
             let at = effective(ip, sp, 1, 2, 6);
             // The sum's lower bits; offsets are added modulo 2^64.
-            let lower = slot!(sp, field!(ip, 1)).wrapping_add(u64::from(field!(ip, 2)));
-            if !lower.is_multiple_of(u64::from(bytes)) {
+            let lower = slot!(sp, field!(ip, 1)).wrapping_add(if mutant!(AlignmentOfAddress) { 0 } else { u64::from(field!(ip, 2)) });
+            let alignment = if mutant!(AlignmentHalf) { bytes.min(4) } else { bytes };
+            if !lower.is_multiple_of(u64::from(alignment)) {
                 return Err(TrapKind::UnalignedAtomic);
             }
             let memory = &mut the_store(cx).memories[id.index()];
@@ -164,15 +166,17 @@ unsafe fn modify<P: Probe>(cx: &Cx, ip: Ip, sp: Sp) -> Result<(), TrapKind> {
         place.report_load::<P>(cx, ip);
         place.report_store::<P>(cx, ip);
         let (old, value) = (place.read(), slot!(sp, field!(ip, 7)));
-        place.write(match AtomicRmw::ALL[field!(ip, 8) as usize] {
+        let new = match AtomicRmw::ALL[field!(ip, 8) as usize] {
             AtomicRmw::Add => old.wrapping_add(value),
+            AtomicRmw::Sub if mutant!(RmwSubSwapped) => value.wrapping_sub(old),
             AtomicRmw::Sub => old.wrapping_sub(value),
             AtomicRmw::And => old & value,
             AtomicRmw::Or => old | value,
             AtomicRmw::Xor => old ^ value,
             AtomicRmw::Xchg => value,
-        });
-        slot!(sp, field!(ip, 0)) = old;
+        };
+        place.write(new);
+        slot!(sp, field!(ip, 0)) = if mutant!(RmwReturnsNew) && place.bytes == 2 { place.narrowed(new) } else { old };
         Ok(())
     }
 }
@@ -186,7 +190,8 @@ unsafe fn compare_exchange<P: Probe>(cx: &Cx, ip: Ip, sp: Sp) -> Result<(), Trap
         let place = Place::of(cx, ip, sp)?;
         place.report_load::<P>(cx, ip);
         let old = place.read();
-        if old == place.narrowed(slot!(sp, field!(ip, 7))) {
+        let expected = slot!(sp, field!(ip, 7));
+        if old == if mutant!(CmpxchgWide) { expected } else { place.narrowed(expected) } {
             place.report_store::<P>(cx, ip);
             place.write(slot!(sp, field!(ip, 8)));
         }
@@ -217,7 +222,7 @@ unsafe fn wait<P: Probe>(cx: &Cx, ip: Ip, sp: Sp) -> Result<(), TrapKind> {
         if is_equal {
             the_store(cx).exec.pause(Duration::from_nanos(timeout as u64));
         }
-        slot!(sp, field!(ip, 0)) = if is_equal { TIMED_OUT } else { NOT_EQUAL };
+        slot!(sp, field!(ip, 0)) = if is_equal && !mutant!(WaitNotEqual) { TIMED_OUT } else { NOT_EQUAL };
         Ok(())
     }
 }
@@ -228,7 +233,9 @@ unsafe fn wait<P: Probe>(cx: &Cx, ip: Ip, sp: Sp) -> Result<(), TrapKind> {
 unsafe fn notify(cx: &Cx, ip: Ip, sp: Sp) -> Result<(), TrapKind> {
     // SAFETY: the caller's promise.
     unsafe {
-        Place::of(cx, ip, sp)?;
+        if !mutant!(NotifyUnchecked) {
+            Place::of(cx, ip, sp)?;
+        }
         slot!(sp, field!(ip, 0)) = 0;
         Ok(())
     }

@@ -7,9 +7,10 @@
 use super::cx::{BARRIER, Cx, DONE, Entry, Frame, HOST, HostExit, Ip, Sp, field, next, slot, trap};
 use super::memory::{handlers, probe};
 use super::table::table;
+use crate::mutants::{MUTANTS, mutant};
 use crate::probe::{Probe, SiteId};
 use crate::state::StateView;
-use crate::store::Func;
+use crate::store::{DedupTypeId, Func, Store};
 use crate::trap::TrapKind;
 use crate::value::slots_of;
 
@@ -99,15 +100,43 @@ macro_rules! leave_to_host {
     }};
 }
 
+/// Whether a reference leads nowhere: mutants may take anything for one.
+///
+/// # Safety
+/// The caller must not hold a reference into the running store.
+#[inline(always)]
+unsafe fn is_made_up(cx: &Cx, raw: u64) -> bool {
+    // SAFETY: the driver holds `&mut Store`; this only reads.
+    let store: &Store = unsafe { &*cx.store };
+    MUTANTS && raw > store.funcs.len() as u64
+}
+
+/// Whether two types have the same parameters, and no references among their results.
+///
+/// # Safety
+/// The caller must not hold a reference into the running store.
+#[cold]
+#[inline(never)]
+unsafe fn same_params(cx: &Cx, a: u32, b: u32) -> bool {
+    // SAFETY: the driver holds `&mut Store`; this only reads.
+    let types = unsafe { &(*cx.store).types };
+    let [a, b] = [a, b].map(|id| types.get(DedupTypeId(id)));
+    a.params() == b.params() && [a, b].iter().all(|ty| ty.results().iter().all(|result| !result.is_ref()))
+}
+
 /// Resolves an indirect call's callee: `table index type` in the fields named.
 macro_rules! resolve {
     ($cx:ident, $ip:ident, $sp:ident, $site:expr, $table:expr, $index:expr, $ty:expr) => {{
         let index = slot!($sp, $index);
-        let Some(&raw) = table($cx, $table).elems.get(index as usize) else { trap!($cx, $ip, $sp, TrapKind::UndefinedElement) };
-        if raw == 0 { trap!($cx, $ip, $sp, TrapKind::IndirectCallToNull) }
+        let Some(&raw) = table($cx, $table).elems.get(index as usize) else {
+            trap!($cx, $ip, $sp, if mutant!(UndefinedKind) { TrapKind::IndirectCallToNull } else { TrapKind::UndefinedElement })
+        };
+        let raw = if mutant!(NullCallsFirst) { raw.max(1) } else { raw };
+        if raw == 0 || is_made_up($cx, raw) { trap!($cx, $ip, $sp, TrapKind::IndirectCallToNull) }
         let id = (raw - 1) as u32;
         let func = *$cx.funcs.add(id as usize);
-        if func.ty().0 != $ty { trap!($cx, $ip, $sp, TrapKind::BadSignature) }
+        let fits = func.ty().0 == $ty || (mutant!(SignatureParametersOnly) && same_params($cx, func.ty().0, $ty));
+        if !fits { trap!($cx, $ip, $sp, TrapKind::BadSignature) }
         if P::TRACED { probe::<P>($cx).table_read(SiteId($site), $table, index..index + 1); }
         (id, func)
     }};
@@ -117,7 +146,7 @@ macro_rules! resolve {
 macro_rules! referred {
     ($cx:ident, $ip:ident, $sp:ident, $slot:expr) => {{
         let raw = slot!($sp, $slot);
-        if raw == 0 { trap!($cx, $ip, $sp, TrapKind::NullFunction) }
+        if raw == 0 || is_made_up($cx, raw) { trap!($cx, $ip, $sp, TrapKind::NullFunction) }
         let id = (raw - 1) as u32;
         (id, *$cx.funcs.add(id as usize))
     }};
@@ -206,6 +235,7 @@ handlers! {
     /// `table args ret caller site index type count`: through a table; the arguments move down once the callee is known.
     return_call_indirect(cx, ip, sp, mem, _acc) {
         let site = field!(ip, 4);
+        mutant! { TailIndexLate: slot!(sp, 0) = slot!(sp, field!(ip, 1)); }
         let (id, callee) = resolve!(cx, ip, sp, site, field!(ip, 0), field!(ip, 5), field!(ip, 6));
         core::ptr::copy(sp.add(field!(ip, 1) as usize).cast::<u64>(), sp.cast::<u64>(), field!(ip, 7) as usize);
         match callee {
@@ -217,7 +247,7 @@ handlers! {
     return_call_ref(cx, ip, sp, mem, _acc) {
         let site = field!(ip, 4);
         let (id, callee) = referred!(cx, ip, sp, field!(ip, 0));
-        core::ptr::copy(sp.add(field!(ip, 1) as usize).cast::<u64>(), sp.cast::<u64>(), field!(ip, 5) as usize);
+        core::ptr::copy(sp.add(field!(ip, 1) as usize).cast::<u64>(), sp.cast::<u64>(), field!(ip, 5) as usize - usize::from(mutant!(TailRefShort) && field!(ip, 5) > 1));
         match callee {
             Func::Wasm { instance, index, .. } => enter!(cx, ip, sp, mem, site, instance.0, index, sp, None, tail_call),
             Func::Host { import, ty } => leave_to_host!(cx, sp, site, id, import, ty, 0, field!(ip, 2), field!(ip, 3)),

@@ -6,6 +6,7 @@
 use super::control::values;
 use super::cx::{BARRIER, Cx, Ip, Regs, Sp, TRAP, field, next, slot};
 use super::memory::{handlers, probe};
+use crate::mutants::mutant;
 use crate::probe::{LoopRef, Probe, SiteId};
 use crate::state::StateView;
 use crate::store::Store;
@@ -88,10 +89,10 @@ pub(super) unsafe fn unwind<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, func: u32, ex
             }
             frame_sp = frame_sp.sub(frame.sp_delta as usize);
             // The return position lies behind its call.
-            place = Place { instance: frame.instance, func: frame.func, at: frame.ret / 8 - 1 };
+            place = Place { instance: frame.instance, func: frame.func, at: frame.ret / 8 - u32::from(!mutant!(ReturnPosition)) };
         };
         if P::TRACED {
-            for _ in 0..ended {
+            for _ in u32::from(mutant!(EventUnwindLost))..ended {
                 probe::<P>(cx).unwind(site, cx.work());
             }
         }
@@ -108,6 +109,9 @@ pub(super) unsafe fn unwind<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, func: u32, ex
         if clause.tag.is_some() {
             let payload = &store.exceptions.get(exception).expect("it was there").payload;
             core::ptr::copy_nonoverlapping(payload.as_ptr(), frame_sp.cast::<u64>().add(clause.payload as usize), payload.len());
+            mutant! { PayloadReversed: if payload.len() == 2 {
+                *frame_sp.cast::<[u64; 2]>().byte_add(clause.payload as usize * 8) = [payload[1], payload[0]];
+            } }
         }
         if let Some(slot) = clause.reference {
             slot!(frame_sp, slot * 8) = exception;
@@ -152,6 +156,7 @@ impl Store {
     fn catch_at(&self, place: &Place, tag: TagId) -> Option<Catch> {
         let handlers = self.handlers_of(place.instance, place.func)?;
         let tags = &self.instances[place.instance as usize].tags;
-        handlers.find(place.at, |index| tags[index as usize] == tag)
+        let is_like = |other: TagId| mutant!(TagByType) && self.tag_type(other) == self.tag_type(tag);
+        handlers.find(place.at, |index| tags[index as usize] == tag || is_like(tags[index as usize]))
     }
 }

@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 use super::cx::{A, Cx, Dest, Handler, I, Ip, Raw, S, Source, Sp, ToAcc, ToSlot, field, next, slot, trap};
 use super::hooks::Hooks;
 use crate::isa::{for_each_load, for_each_store};
+use crate::mutants::{self, mutant};
 use crate::probe::{Probe, Rmw, SiteId};
 use crate::state::StateView;
 use crate::store::Store;
@@ -65,15 +66,16 @@ pub(super) trait Address: Raw {
 impl Address for u32 {
     #[inline(always)]
     fn reach(self, offset: u32, len: usize, size: usize) -> Option<usize> {
-        let at = self as usize + offset as usize;
-        (at + len <= size).then_some(at)
+        let at = if mutant!(OffsetWraps) { self.wrapping_add(offset) as usize } else { self as usize + offset as usize };
+        (at + mutants::reached(len) <= size).then_some(at)
     }
 }
 
 impl Address for u64 {
     #[inline(always)]
     fn reach(self, offset: u32, len: usize, size: usize) -> Option<usize> {
-        let at = self.checked_add(u64::from(offset))?;
+        let sum = self.checked_add(u64::from(offset));
+        let at = if mutant!(OffsetWraps64) { self.wrapping_add(u64::from(offset)) } else { sum? };
         (at <= (size as u64).checked_sub(len as u64)?).then_some(at as usize)
     }
 }
@@ -294,12 +296,24 @@ pub(super) unsafe fn effective(ip: Ip, sp: Sp, addr: usize, low: usize, high: us
 
 /// Checks a range of a memory; the trap is the same for all operators.
 pub(super) fn in_bounds(at: u64, len: u64, size: usize) -> bool {
+    let size = if mutant!(BulkEndTight) && len > 1 { size.saturating_sub(1) } else { size };
     at.checked_add(len).is_some_and(|end| end <= size as u64)
+}
+
+/// Copies items one after the other, the first one first, as only mutants do.
+///
+/// # Safety
+/// Both places must hold so many.
+pub(super) unsafe fn copy_forward<T: Copy>(source: *const T, target: *mut T, len: usize) {
+    for i in 0..len {
+        // SAFETY: the caller's promise.
+        unsafe { target.add(i).write_volatile(*source.add(i)) };
+    }
 }
 
 /// What a bulk operator costs beyond its own operator: one unit for each 8 bytes begun.
 fn bulk_fuel(bytes: u64) -> i64 {
-    bytes.div_ceil(8) as i64
+    if mutant!(FuelBulkDown) { (bytes / 8) as i64 } else { bytes.div_ceil(8) as i64 }
 }
 
 /// Takes a bulk operator's extra fuel; `false` when there is not enough.
@@ -331,7 +345,8 @@ unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), Tr
             (instance.module.clone(), instance.data_dropped[segment as usize])
         };
         let range = module.inner().data[segment as usize].range.clone();
-        let data = if dropped { &[][..] } else { &module.bytes()[range] };
+        mutant! { InitZeroUnchecked: if len == 0 { return Ok(()); } }
+        let data = if dropped && !mutant!(DataDropIgnored) { &[][..] } else { &module.bytes()[range] };
         let bytes = the_store(cx).memories[id.index()].bytes_mut();
         if !in_bounds(from, len, data.len()) || !in_bounds(to, len, bytes.len()) {
             return Err(TrapKind::MemoryOutOfBounds);
@@ -345,6 +360,7 @@ unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), Tr
                 probe::<P>(cx).bulk_write(site, memory, to..to + len);
             }
         }
+        let from = if mutant!(InitFromStart) { 0 } else { from };
         bytes[to as usize..(to + len) as usize].copy_from_slice(&data[from as usize..(from + len) as usize]);
         Ok(())
     }
@@ -393,7 +409,8 @@ handlers! {
         let id = memory_id(cx, memory);
         let bytes = the_store(cx).memories[id.index()].bytes_mut();
         if !in_bounds(addr, width as u64, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
-        if P::TRACED { probe::<P>(cx).store(SiteId(field!(ip, 3) >> 3), memory, addr, width as u32, Rmw::Plain); }
+        let reports = P::TRACED && !mutant!(EventStoreLost);
+        if reports { probe::<P>(cx).store(SiteId(field!(ip, 3) >> 3), memory, addr, width as u32, Rmw::Plain); }
         bytes[addr as usize..addr as usize + width].copy_from_slice(&value[..width]);
         next!(cx, ip.add(40), sp, mem, acc)
     }
@@ -414,8 +431,9 @@ handlers! {
         let previous = inst.grow(delta);
         // The base never moves; only the length that handlers check against changes. Two indices may name one memory.
         let len = inst.len;
-        if id == memory_id(cx, 0) { cx.mem_len = len; }
+        if id == memory_id(cx, 0) && !mutant!(GrowStaleLength) { cx.mem_len = len; }
         if P::TRACED { probe::<P>(cx).memory_grow(SiteId(field!(ip, 3)), memory, delta, previous); }
+        let previous = if mutant!(GrowReturnsNew) { previous.map(|pages| pages + delta) } else { previous };
         // -1, as wide as the memory's index type.
         let raw = previous.unwrap_or(u64::from(u32::MAX) | u64::from(field!(ip, 4)) << 32);
         slot!(sp, field!(ip, 0)) = raw;
@@ -427,6 +445,7 @@ handlers! {
         let (to_index, from_index) = (field!(ip, 3), field!(ip, 4));
         let (to_id, from_id) = (memory_id(cx, to_index), memory_id(cx, from_index));
         let memories = &mut the_store(cx).memories;
+        mutant! { CopyZeroUnchecked: if len == 0 { next!(cx, ip.add(32), sp, mem, acc) } }
         if !in_bounds(from, len, memories[from_id.index()].len) || !in_bounds(to, len, memories[to_id.index()].len) {
             trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds)
         }
@@ -437,7 +456,9 @@ handlers! {
         }
         let source = memories[from_id.index()].base.as_ptr().add(from as usize);
         let target = memories[to_id.index()].base.as_ptr().add(to as usize);
-        core::ptr::copy(source, target, len as usize);
+        let forward = mutant!(CopyForward) || (mutant!(CopyForwardNear) && len > 16 && (1..8).contains(&to.wrapping_sub(from)));
+        let copy = if forward { copy_forward } else { core::ptr::copy };
+        copy(source, target, len as usize);
         next!(cx, ip.add(32), sp, mem, acc)
     }
     /// `to value len memory site`
@@ -445,9 +466,12 @@ handlers! {
         let [to, value, len] = [0, 1, 2].map(|n| slot!(sp, field!(ip, n)));
         let memory = field!(ip, 3);
         let bytes = the_store(cx).memories[memory_id(cx, memory).index()].bytes_mut();
+        mutant! { FillZeroUnchecked: if len == 0 { next!(cx, ip.add(32), sp, mem, acc) } }
+        mutant! { FillPartial: if to.saturating_add(len) > bytes.len() as u64 && let Some(rest) = bytes.get_mut(to as usize..) { rest.fill(value as u8); } }
         if !in_bounds(to, len, bytes.len()) { trap!(cx, ip, sp, TrapKind::MemoryOutOfBounds) }
         if !take_fuel(cx, bulk_fuel(len), acc) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
-        if P::TRACED && len > 0 { probe::<P>(cx).bulk_write(SiteId(field!(ip, 4)), memory, to..to + len); }
+        let reports = P::TRACED && (len > 0 || mutant!(EventOfNothing));
+        if reports { probe::<P>(cx).bulk_write(SiteId(field!(ip, 4)), memory, to..to + len); }
         bytes[to as usize..(to + len) as usize].fill(value as u8);
         next!(cx, ip.add(32), sp, mem, acc)
     }

@@ -37,6 +37,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::error::{Error, check_values};
 use crate::isa::{OPCODES, Single, single};
+use crate::mutants::mutant;
 use crate::probe::{Probe, SiteId, SiteTable, TracePlan};
 use crate::state::{Committed, StateView};
 use crate::store::{DedupTypeId, Func, Store};
@@ -385,7 +386,7 @@ impl Store {
             let mut ip = match from {
                 From::Return { func, offset } => entry_of(&cx, func).code.add(offset as usize),
                 From::Pause(pause) => {
-                    acc = pause.acc;
+                    acc = if mutant!(PauseLosesAcc) { 0 } else { pause.acc };
                     entry_of(&cx, pause.func).code.add(pause.at as usize)
                 }
                 From::Throw { func, offset, exception } => {
@@ -501,7 +502,7 @@ impl Store {
         let place = self.locate(cx.instance, cx.exit_ip);
         let (backtrace, unspent) = self.backtrace(cx.instance, place, entry.barrier);
         // A block's work is charged when it begins; what comes after the operator that trapped was not done.
-        self.exec.fuel += i64::from(unspent);
+        self.exec.fuel += if mutant!(FuelTrapKept) { 0 } else { i64::from(unspent) };
         self.exec.depth = entry.barrier;
         probe.leave(self.work(), true);
         match self.exceptions.pin(cx.thrown) {

@@ -1,7 +1,8 @@
 //! Tables, references and globals.
 
 use super::cx::{Cx, Ip, Sp, field, next, slot, trap};
-use super::memory::{handlers, in_bounds, probe, take_fuel};
+use super::memory::{copy_forward, handlers, in_bounds, probe, take_fuel};
+use crate::mutants::mutant;
 use crate::probe::{Probe, SiteId};
 use crate::state::StateView;
 use crate::store::Store;
@@ -46,6 +47,7 @@ unsafe fn init<P: Probe>(cx: &mut Cx, ip: Ip, sp: Sp, acc: u64) -> Result<(), Tr
                 probe::<P>(cx).table_write(site, table_index, to..to + len);
             }
         }
+        let from = if mutant!(TableInitFromStart) { 0 } else { from };
         elems[to as usize..(to + len) as usize].copy_from_slice(&items[from as usize..(from + len) as usize]);
         Ok(())
     }
@@ -90,7 +92,9 @@ handlers! {
     /// `dest index table site`
     table_get(cx, ip, sp, mem, _acc) {
         let index = slot!(sp, field!(ip, 1));
-        let Some(&raw) = table(cx, field!(ip, 2)).elems.get(index as usize) else { trap!(cx, ip, sp, TrapKind::TableOutOfBounds) };
+        let Some(&raw) = table(cx, field!(ip, 2)).elems.get(index as usize) else {
+            trap!(cx, ip, sp, if mutant!(TableGetKind) { TrapKind::UndefinedElement } else { TrapKind::TableOutOfBounds })
+        };
         if P::TRACED { probe::<P>(cx).table_read(SiteId(field!(ip, 3)), field!(ip, 2), index..index + 1); }
         slot!(sp, field!(ip, 0)) = raw;
         next!(cx, ip.add(24), sp, mem, raw)
@@ -114,7 +118,8 @@ handlers! {
     /// `dest init delta table site failure-high`
     table_grow(cx, ip, sp, mem, _acc) {
         let delta = slot!(sp, field!(ip, 2));
-        let previous = table(cx, field!(ip, 3)).grow(delta, slot!(sp, field!(ip, 1)));
+        let init = if mutant!(TableGrowNull) { 0 } else { slot!(sp, field!(ip, 1)) };
+        let previous = table(cx, field!(ip, 3)).grow(delta, init);
         if P::TRACED { probe::<P>(cx).table_grow(SiteId(field!(ip, 4)), field!(ip, 3), Some(delta), previous); }
         let raw = previous.unwrap_or(u64::from(u32::MAX) | u64::from(field!(ip, 5)) << 32);
         slot!(sp, field!(ip, 0)) = raw;
@@ -127,6 +132,7 @@ handlers! {
         if !in_bounds(at, len, elems.len()) { trap!(cx, ip, sp, TrapKind::TableOutOfBounds) }
         if !take_fuel(cx, len as i64, acc) { trap!(cx, ip, sp, TrapKind::OutOfFuel) }
         if P::TRACED && len > 0 { probe::<P>(cx).table_write(SiteId(field!(ip, 4)), field!(ip, 3), at..at + len); }
+        let len = if mutant!(TableFillShort) { len.max(1) - 1 } else { len };
         elems[at as usize..(at + len) as usize].fill(slot!(sp, field!(ip, 1)));
         next!(cx, ip.add(32), sp, mem, acc)
     }
@@ -145,7 +151,8 @@ handlers! {
         // The two may be one table: copy through raw pointers, as `memory.copy` does.
         let source = table(cx, from_index).elems.as_ptr().add(from as usize);
         let target = table(cx, to_index).elems.as_mut_ptr().add(to as usize);
-        core::ptr::copy(source, target, len as usize);
+        let copy = if mutant!(TableCopyForward) { copy_forward } else { core::ptr::copy };
+        copy(source, target, len as usize);
         next!(cx, ip.add(32), sp, mem, acc)
     }
     /// `to from len table segment site`
@@ -156,7 +163,7 @@ handlers! {
     /// `segment site`
     elem_drop(cx, ip, sp, mem, acc) {
         let segment = field!(ip, 0);
-        (&mut (*cx.store).instances)[cx.instance as usize].elem_segments[segment as usize] = None;
+        if !mutant!(ElemDropIgnored) { (&mut (*cx.store).instances)[cx.instance as usize].elem_segments[segment as usize] = None; }
         if P::TRACED { probe::<P>(cx).segment_use(SiteId(field!(ip, 1)), true, segment, true); }
         next!(cx, ip.add(16), sp, mem, acc)
     }

@@ -21,6 +21,9 @@ use crate::state::StateView;
 /// What the tables name.
 pub(super) mod kernel {
     use wasmi_core::V128;
+    #[cfg(feature = "mutants")]
+    pub(in crate::execute) use crate::mutants::kernels::vector::*;
+    #[cfg(not(feature = "mutants"))]
     pub(in crate::execute) use wasmi_core::simd::*;
 
     /// The vector with these bits.

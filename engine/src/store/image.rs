@@ -20,6 +20,7 @@ use crate::execute::{Halt, Level, Shape, Suspension, Waiting};
 use crate::interned::FuncTypeRef;
 use crate::memory::Memory;
 use crate::module::Module;
+use crate::mutants::mutant;
 use crate::table::Table;
 use crate::value::{
     ExternType, FuncId, FuncType, GlobalId, GlobalType, InstanceId, MemoryId, MemoryType, TableId, TableType, TagId, Val, ValType,
@@ -361,7 +362,7 @@ impl Store {
         for global in &self.globals {
             let (ty, bits) = (global.ty(), global.bits());
             let content = codes.code(ty.content);
-            globals.push(GlobalImage { content, mutable: ty.mutable, bits: [bits as u64, (bits >> 64) as u64] });
+            globals.push(GlobalImage { content, mutable: ty.mutable, bits: [bits as u64, if mutant!(SavedGlobalHalf) { 0 } else { (bits >> 64) as u64 }] });
         }
         let mut exceptions: Vec<ExceptionImage> = Vec::new();
         for (id, exception) in self.exceptions.iter() {

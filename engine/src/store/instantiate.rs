@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Func, Instance, Store};
 use crate::error::{Error, InstantiateError};
 use crate::module::{ConstExpr, ConstOp, ElemItems, ElemMode, Import, Module};
+use crate::mutants::mutant;
 use crate::table::Table;
 use crate::trap::{Trap, TrapKind};
 use crate::value::{Extern, ExternType, FuncId, InstanceId, MemoryType, TableId, TableType, TagId, Val};
@@ -190,7 +191,7 @@ impl Store {
                 let place = range(offset, data.range.len(), bytes.len());
                 let place = place.ok_or_else(|| Trap::new(TrapKind::MemoryOutOfBounds, Vec::new()))?;
                 bytes[place].copy_from_slice(&module.bytes()[data.range.clone()]);
-                self.instances[id.index()].data_dropped[index] = true;
+                self.instances[id.index()].data_dropped[index] = !mutant!(ActiveSegmentKept);
             }
         }
         Ok(())
@@ -220,6 +221,7 @@ fn binary(op: ConstOp, left: u64, right: u64) -> u64 {
     let narrow = |value: u32| u64::from(value);
     match op {
         ConstOp::I32Add => narrow((left as u32).wrapping_add(right as u32)),
+        ConstOp::I32Sub if mutant!(ConstantSubSwapped) => narrow((right as u32).wrapping_sub(left as u32)),
         ConstOp::I32Sub => narrow((left as u32).wrapping_sub(right as u32)),
         ConstOp::I32Mul => narrow((left as u32).wrapping_mul(right as u32)),
         ConstOp::I64Add => left.wrapping_add(right),

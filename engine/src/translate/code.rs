@@ -101,6 +101,16 @@ impl Emitter {
         at
     }
 
+    /// Turns a comparison of floats that comes last into its opposite, as if there were no NaNs; `false` when there is none.
+    #[cfg(feature = "mutants")]
+    pub(super) fn invert_float(&mut self) -> bool {
+        let last = self.last().and_then(|at| Some((at, isa::opposite_float(self.opcode(at))?)));
+        if let Some((at, opposite)) = last {
+            self.set_opcode(at, opposite);
+        }
+        last.is_some()
+    }
+
     /// Appends a single-handler instruction.
     pub(super) fn single(&mut self, op: Single, fields: &[u32]) -> Pos {
         self.emit(isa::single(op), fields)

@@ -7,6 +7,7 @@ use super::code::{Pos, Taken};
 use super::stack::{Home, Holder, Value};
 use super::trace::EndedLoop;
 use crate::isa::{self, BinaryOp, Operand, Single};
+use crate::mutants::mutant;
 use crate::value::{FuncType, ValType, slots_of};
 
 /// An open block.
@@ -149,7 +150,9 @@ impl<'t> Translator<'t> {
         let label = 2 * (self.controls_count + 1) + 1;
         if self.reachable {
             self.flush();
-            self.settle_params(ty);
+            if !mutant!(LoopConstantParameter) {
+                self.settle_params(ty);
+            }
             self.flow_into(label, params);
             self.code.close_block();
         }
@@ -233,7 +236,7 @@ impl<'t> Translator<'t> {
     pub(super) fn settle_results(&mut self, control: &Control) {
         let first = self.values.len() - control.results;
         self.break_all(first);
-        self.settle(first);
+        self.settle(first + usize::from(mutant!(ResultUnsettled) && control.results > 1));
         self.holder = Holder::Nothing;
         self.flow_into(control.end_label(), control.results);
     }
@@ -292,14 +295,18 @@ impl<'t> Translator<'t> {
         };
         let (value, place) = self.pop_place();
         self.used(&value);
-        let opcode = isa::binary(BinaryOp::I32Ne, place, Operand::Imm(0)).expect("the shapes AI and SI exist");
-        let made_up = Taken { opcode, fields: [place.field(), 0] };
+        let (op, imm) = if mutant!(ConditionOne) { (BinaryOp::I32Eq, 1) } else { (BinaryOp::I32Ne, 0) };
+        let opcode = isa::binary(op, place, Operand::Imm(imm)).expect("the shapes AI and SI exist");
+        let made_up = Taken { opcode, fields: [place.field(), imm] };
         Condition(if fusible { self.code.take_last().unwrap_or(made_up) } else { made_up })
     }
 
     /// Emits a branch that is taken when the condition holds (or, with `negate`, does not); its target is patched later.
     fn branch_on(&mut self, condition: Condition, negate: bool) -> Pos {
         let Taken { opcode, fields: [a, b] } = condition.0;
+        mutant! { BranchInvertsFloat: if negate && isa::is_on_acc(opcode) && self.code.invert_float() {
+            return self.branch_on(condition, false);
+        } }
         let opcode = isa::branch_of(opcode, negate).expect("a condition is an integer comparison");
         self.code.emit(opcode, &[0, a, b])
     }
@@ -323,7 +330,7 @@ impl<'t> Translator<'t> {
         let arity = self.label_arity(index);
         let first = self.values.len() - arity;
         let label = self.controls[index].branch_label();
-        let in_place = first == self.controls[index].height
+        let in_place = (first == self.controls[index].height || mutant!(BranchMisplaced))
             && self.values[first..].iter().enumerate().all(|(i, v)| v.home == Home::Canonical && !self.flow_clears(label, i, v));
         index > 0 && (arity == 0 || in_place) && self.reporting_count(index) == 0
     }
@@ -369,12 +376,15 @@ impl<'t> Translator<'t> {
         // Targets are not above their sources, and both ascend: no source is overwritten before it is read.
         let base = self.canonical(self.controls[index].height);
         let mut to = base;
+        mutant! { BranchCopiesDescend: for i in (first..self.values.len()).rev() {
+            self.copy_to(i, base + self.canonical(i) - self.canonical(first));
+        } }
         for i in first..self.values.len() {
             self.copy_to(i, to);
             to += self.values[i].slots();
         }
         self.clear_flow(self.controls[index].branch_label(), first, arity, base);
-        let left: Vec<u32> = self.reporting_inside(index).collect();
+        let left: Vec<u32> = self.reporting_inside(index).skip(usize::from(mutant!(EventLoopExitLost))).collect();
         for ordinal in left {
             self.code.single(Single::LoopExit, &[self.func, ordinal]);
         }
@@ -401,7 +411,9 @@ impl<'t> Translator<'t> {
     fn branch_if(&mut self, condition: Condition, index: usize) {
         let arity = self.label_arity(index);
         self.break_all(self.values.len() - arity);
-        self.code.close_block();
+        if !(mutant!(FuelBranchTogether) && self.tracing.is_none()) {
+            self.code.close_block();
+        }
         if self.is_plain_jump(index) {
             let at = self.branch_on(condition, false);
             return self.link(at, index);
@@ -415,7 +427,8 @@ impl<'t> Translator<'t> {
     pub(super) fn br_on_null(&mut self, depth: u32) {
         let index = self.target_index(depth);
         let (value, slot) = self.pop_reference();
-        self.branch_on_reference(index, BinaryOp::I64Eq, slot);
+        let op = if mutant!(OnNullInverted) && self.label_arity(index) > 0 { BinaryOp::I64Ne } else { BinaryOp::I64Eq };
+        self.branch_on_reference(index, op, slot);
         self.push(value);
     }
 
@@ -452,7 +465,8 @@ impl<'t> Translator<'t> {
         let arity = self.label_arity(self.target_index(table.default()));
         self.break_all(self.values.len() - arity);
         let op = if place == Operand::Acc { Single::BrTableA } else { Single::BrTableS };
-        self.code.single(op, &[depths.len() as u32 - 1, place.field()]);
+        let last = depths.len() as u32 - 1 - u32::from(mutant!(TableDefaultLast) && depths.len() > 1);
+        self.code.single(op, &[last, place.field()]);
         self.code.close_block();
         let jumps: Vec<(Pos, u32)> = depths.iter().map(|d| (self.code.single(Single::Jump, &[0]), *d)).collect();
         let mut stubs: Vec<(u32, Pos)> = Vec::new();
@@ -462,7 +476,8 @@ impl<'t> Translator<'t> {
                 self.link(jump, index);
                 continue;
             }
-            let stub = match stubs.binary_search_by_key(&depth, |s| s.0) {
+            let wanted = if mutant!(TableSharedMoves) { stubs.first().map_or(depth, |s| s.0) } else { depth };
+            let stub = match stubs.binary_search_by_key(&wanted, |s| s.0) {
                 Ok(known) => stubs[known].1,
                 Err(place) => {
                     let here = self.code.here();
@@ -495,11 +510,12 @@ impl<'t> Translator<'t> {
         }
         if count != 1 {
             // Canonical slots lie above all locals, and targets ascend: no source is overwritten before it is read.
-            for index in first..self.values.len() {
-                self.copy_to(index, self.canonical(index));
-            }
             let (from, end) = (self.canonical(first), self.canonical(self.values.len()));
-            self.copy_down(from, end - from);
+            let to = if mutant!(ReturnInPlace) { 0 } else { from };
+            for index in first..self.values.len() {
+                self.copy_to(index, to + self.canonical(index) - from);
+            }
+            self.copy_down(to, end - from);
             self.code.single(Single::Ret, &[end - from]);
             return;
         }
@@ -516,7 +532,7 @@ impl<'t> Translator<'t> {
             Home::Acc => self.code.single(Single::RetA, &[0]),
             Home::Local(local) => self.code.single(Single::RetS, &[self.local_slot(local) * 8]),
             Home::Canonical => self.code.single(Single::RetS, &[self.canonical(first) * 8]),
-            Home::Const(raw) if raw >> 32 == 0 => self.code.single(Single::RetI, &[raw as u32]),
+            Home::Const(raw) if raw >> 32 == 0 || mutant!(ReturnConstantTruncated) => self.code.single(Single::RetI, &[raw as u32]),
             Home::Const(raw) => {
                 self.constant_to(0, raw);
                 self.code.single(Single::Ret, &[1])
@@ -527,6 +543,7 @@ impl<'t> Translator<'t> {
     /// Copies `count` slots from `from` up to the frame's first slots.
     fn copy_down(&mut self, from: u32, count: u32) {
         for i in 0..count {
+            let i = if mutant!(TailCopiesDescend) { count - 1 - i } else { i };
             self.copy(i, from + i, false);
         }
     }
@@ -538,6 +555,8 @@ impl<'t> Translator<'t> {
             self.used_at(index);
             self.values[index].maybe_result = false;
         }
+        mutant! { ArgumentNinth: if count > 8 { self.values[first + 8].home = Home::Canonical; } }
+        mutant! { AccLostAtCall: self.lose_acc(); }
         self.settle(first);
         self.free_acc();
         self.values.truncate(first);
@@ -587,6 +606,8 @@ impl<'t> Translator<'t> {
         let first = self.canonical(first);
         let site = self.site();
         let ty_id = self.type_ids[type_index as usize].0;
+        let is_like = |other: u32| module.table_type(other).element == module.table_type(table).element;
+        let table = if mutant!(CallFirstTable) && is_like(0) { 0 } else { table };
         let fields = [table, first * 8, self.return_offset(5), self.func, site, index * 8, ty_id];
         self.reserve_call(first, ty);
         self.code.single(Single::CallIndirect, &fields);
@@ -630,7 +651,8 @@ impl<'t> Translator<'t> {
         self.code.close_block();
         let ty = self.type_ids[type_index as usize].0;
         let args = self.canonical(first) * 8;
-        let fields = [table, args, self.return_offset(5), self.func, site, index * 8, ty, slots_of(params)];
+        let count = if mutant!(TailWideHalf) { params.len() as u32 } else { slots_of(params) };
+        let fields = [table, args, self.return_offset(5), self.func, site, index * 8, ty, count];
         let at = self.code.single(Single::ReturnCallIndirect, &fields);
         self.finish_tail_call(at, params);
     }
@@ -665,6 +687,8 @@ impl<'t> Translator<'t> {
         let (left, a) = self.pop_slot();
         self.used(&left);
         let dest = self.result_field();
+        let swap = mutant!(SelectSwapSlot) && place != Operand::Acc || mutant!(SelectSwapWide) && left.wide;
+        let (a, b) = if swap { (b, a) } else { (a, b) };
         if left.wide {
             let (op, fields) = match place {
                 Operand::Acc => (Single::VectorSelectA, [dest, a * 8, b * 8, 0]),

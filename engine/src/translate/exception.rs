@@ -11,6 +11,7 @@ use super::control::{Control, Kind};
 use super::handlers::{Clause, Region};
 use super::stack::{Home, Value};
 use crate::isa::Single;
+use crate::mutants::mutant;
 use crate::value::slots_of;
 
 impl Translator<'_> {
@@ -73,6 +74,7 @@ impl Translator<'_> {
         let payload = self.canonical(self.controls[index].height);
         let end = payload + tag.map_or(0, |tag| slots_of(self.module.tag_type(tag).params()));
         self.reserve(end + u32::from(has_reference));
+        let has_reference = has_reference && !(mutant!(ReferenceLost) && end > payload);
         let here = self.code.here();
         let mut target = 0;
         let mut exits = Vec::new();
@@ -194,14 +196,16 @@ impl Translator<'_> {
     pub(super) fn delegate(&mut self, depth: u32) {
         let index = self.controls.len() - 1;
         if let Kind::Try { region: Some(region) } = self.controls[index].kind {
-            self.handlers.regions[region as usize].outer = self.region_at(index - 1 - depth as usize);
+            self.handlers.regions[region as usize].outer = self.region_at(index - 1 - if mutant!(DelegateNear) { 0 } else { depth as usize });
         }
         self.end();
     }
 
     /// `rethrow`: what the handler caught that is `depth` labels out.
     pub(super) fn rethrow(&mut self, depth: u32) {
-        let height = self.controls[self.target_index(depth)].height;
+        let innermost = |control: &Control| matches!(control.kind, Kind::Catch { .. });
+        let index = if mutant!(RethrowInnermost) { self.controls.iter().rposition(innermost) } else { None };
+        let height = self.controls[index.unwrap_or(self.target_index(depth))].height;
         let slot = self.canonical(height);
         self.throw_again(slot * 8);
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::code::Pos;
+use crate::mutants::mutant;
 
 /// What catches exceptions in one function. Positions are word indices of its code.
 #[derive(Default, Debug)]
@@ -62,15 +63,18 @@ impl Handlers {
             return None;
         }
         // Regions nest, and begin in order: of those that hold a place the last one is the innermost.
-        let begun = self.regions.partition_point(|region| region.code.start <= at);
+        let begun = self.regions.partition_point(|region| region.code.start + u32::from(mutant!(RegionStartMissed)) <= at);
         let innermost = self.regions[..begun].iter().rposition(|region| region.code.contains(&at));
         let mut next = innermost.map(|index| index as u32);
         while let Some(index) = next {
             let region = &self.regions[index as usize];
+            mutant! { ClausesLastFirst: if let Some(clause) = region.clauses.iter().rfind(|clause| clause.tag.is_none_or(&fits)) {
+                return Some(Catch { clause: clause.clone(), in_loop: region.in_loop, follows_results: self.follows_results });
+            } }
             if let Some(clause) = region.clauses.iter().find(|clause| clause.tag.is_none_or(&fits)) {
                 return Some(Catch { clause: clause.clone(), in_loop: region.in_loop, follows_results: self.follows_results });
             }
-            next = region.outer;
+            next = region.outer.filter(|_| !mutant!(OuterRegionLost));
         }
         None
     }

@@ -36,6 +36,7 @@ use trace::{Holders, Tracing};
 
 use crate::error::Error;
 use crate::module::Module;
+use crate::mutants::mutant;
 use crate::probe::{SiteTable, TracePlan};
 use crate::store::DedupTypeId;
 
@@ -173,7 +174,8 @@ fn pass(given: &Given<'_>, body: &FunctionBody<'_>, counted: bool, tracing: Opti
     let frame_bytes = u32::try_from((translator.slots_max as usize + 1) * 8).map_err(|_| too_large(func))?;
     let handlers = std::mem::take(&mut translator.handlers);
     let linkable = translator.code.finish().ok_or_else(|| too_large(func))?;
-    Ok(Code { words: linkable.0, headers: linkable.1, places: linkable.2, handlers, frame_bytes, params, zeroed: slots - params })
+    let zeroed = slots - params - u32::from(mutant!(LocalLastDirty) && slots > params);
+    Ok(Code { words: linkable.0, headers: linkable.1, places: linkable.2, handlers, frame_bytes, params, zeroed })
 }
 
 /// Adds the slots of `count` locals.

@@ -5,6 +5,7 @@ use wasmparser::{MemArg, Operator};
 use super::Translator;
 use super::stack::{Holder, Home, Value, Width};
 use crate::isa::{self, BinaryOp, LoadKind, Operand, Single, StoreKind, UnaryOp, for_each_binary, for_each_unary};
+use crate::mutants::{self, mutant};
 
 macro_rules! width {
     (i64) => { Width::I64 };
@@ -159,7 +160,11 @@ impl Translator<'_> {
             Operator::GlobalSet { global_index } => self.global_set(global_index),
             Operator::I32Const { value } => self.push(Value::new(Home::Const(u64::from(value as u32)))),
             Operator::I64Const { value } => self.push(Value::new(Home::Const(value as u64))),
+            Operator::F32Const { value } if mutant!(ConstantSignLost) && value.bits() == 1 << 31 => self.push(Value::new(Home::Const(0))),
             Operator::F32Const { value } => self.push(Value::new(Home::Const(u64::from(value.bits())))),
+            Operator::F64Const { value } if mutant!(ConstantNanPayload) && f64::from_bits(value.bits()).is_nan() => {
+                self.push(Value::new(Home::Const(f64::NAN.to_bits())));
+            }
             Operator::F64Const { value } => self.push(Value::new(Home::Const(value.bits()))),
             Operator::RefNull { .. } => self.push(Value::new(Home::Const(0))),
             Operator::I32Eqz => self.eqz(BinaryOp::I32Eq, Width::W32),
@@ -227,6 +232,7 @@ impl Translator<'_> {
         let a = self.distinct((left, a), b);
         let chain = self.combine(op, &left, &right);
         self.free_acc();
+        let (op, a, b) = mutants::binary(op, a, b);
         let opcode = isa::binary(op, a, b).expect("distinct operands have a shape");
         let at = self.code.emit(opcode, &[self.result_field(), a.field(), b.field()]);
         self.push_result(at, false);
@@ -236,12 +242,16 @@ impl Translator<'_> {
     }
 
     fn eqz(&mut self, op: BinaryOp, width: Width) {
+        mutant! { EqzInvertsFloat: if matches!(self.values.last(), Some(Value { home: Home::Acc, .. })) && self.code.invert_float() {
+            return;
+        } }
         self.push(Value::new(Home::Const(0)));
         self.binary(op, width);
     }
 
     fn unary(&mut self, op: UnaryOp) {
-        let op = if self.canonicalize { canonical_unary(op) } else { op };
+        let op = mutants::unary(if self.canonicalize { canonical_unary(op) } else { op });
+        mutant! { WrapDirty: if op == UnaryOp::I32WrapI64 { return; } }
         let (value, place) = self.pop_place();
         self.used(&value);
         self.free_acc();
@@ -286,7 +296,7 @@ impl Translator<'_> {
 
     fn global_set(&mut self, global: u32) {
         let constant = match self.values.last() {
-            Some(Value { home: Home::Const(raw), .. }) if raw >> 32 == 0 => Some(*raw as u32),
+            Some(Value { home: Home::Const(raw), .. }) if raw >> 32 == 0 || mutant!(GlobalConstantTruncated) => Some(*raw as u32),
             _ => None,
         };
         if let Some(imm) = constant {
@@ -300,7 +310,7 @@ impl Translator<'_> {
         let site = self.site();
         let op = match place {
             Operand::Acc => Single::GlobalSetA,
-            _ if value.wide => Single::VectorGlobalSet,
+            _ if value.wide && !mutant!(GlobalSetHalf) => Single::VectorGlobalSet,
             _ => Single::GlobalSetS,
         };
         self.code.single(op, &[global, place.field(), site]);
@@ -308,7 +318,8 @@ impl Translator<'_> {
 
     fn load(&mut self, kind: LoadKind, bytes: u32, integer: bool, memarg: &MemArg) {
         let [offset, high] = halves(memarg.offset);
-        if memarg.memory != 0 || high != 0 {
+        let (kind, offset) = mutants::load(kind, offset);
+        if (memarg.memory != 0 && !mutant!(LoadFirstMemory)) || (high != 0 && !mutant!(OffsetHighLost)) {
             let addr = self.slot_field();
             let site = self.site() << 3;
             return self.stored_result(Single::LoadOther, &[addr, offset, site, kind as u32, memarg.memory, high]);
@@ -318,7 +329,7 @@ impl Translator<'_> {
         self.used(&value);
         self.free_acc();
         let site = self.site() << 3;
-        let opcode = if wide { isa::load64(kind, addr) } else { isa::load(kind, addr) };
+        let opcode = if wide && !mutant!(AddressTruncated) { isa::load64(kind, addr) } else { isa::load(kind, addr) };
         let opcode = opcode.expect("every operand is an address shape");
         let at = self.code.emit(opcode, &[self.result_field(), addr.field(), offset, site]);
         let chain = if integer { self.chain_from_load(at, bytes) } else { 0 };
@@ -330,7 +341,8 @@ impl Translator<'_> {
 
     fn store(&mut self, kind: StoreKind, bytes: u32, width: Width, integer: bool, memarg: &MemArg) {
         let [offset, high] = halves(memarg.offset);
-        if memarg.memory != 0 || high != 0 {
+        let (kind, offset) = mutants::store(kind, offset);
+        if (memarg.memory != 0 && !(mutant!(StoreFirstMemory) && bytes == 1)) || high != 0 {
             let value = self.slot_field();
             let addr = self.slot_field();
             let site = self.site() << 3;
@@ -338,7 +350,7 @@ impl Translator<'_> {
             return;
         }
         let wide = self.module.memory_type(0).index64;
-        let (value, b) = self.pop_operand(width);
+        let (value, b) = self.pop_operand(if mutant!(StoreConstantTruncated) { Width::W32 } else { width });
         self.report_use(&value, self.values.len());
         let (addr, a) = self.pop_address(wide);
         self.used(&addr);
@@ -374,10 +386,13 @@ impl Translator<'_> {
                 self.stored_result(Single::RefAsNonNull, &[value]);
             }
             Operator::RefFunc { function_index } => self.stored_result(Single::RefFunc, &[function_index]),
-            Operator::MemorySize { mem } => self.stored_result(Single::MemorySize, &[mem, site]),
+            Operator::MemorySize { mem } => {
+                let mem = if mutant!(SizeFirstMemory) { 0 } else { mem };
+                self.stored_result(Single::MemorySize, &[mem, site]);
+            }
             Operator::MemoryGrow { mem } => {
                 let delta = self.slot_field();
-                let failure = failure_high(self.module.memory_type(mem).index64);
+                let failure = failure_high(self.module.memory_type(mem).index64 && !mutant!(GrowFailure32));
                 self.stored_result(Single::MemoryGrow, &[delta, mem, site, failure]);
             }
             Operator::TableGet { table } => {
@@ -410,9 +425,11 @@ impl Translator<'_> {
         let [a, b, c] = self.three_slots();
         let (op, rest): (Single, [u32; 3]) = match *op {
             Operator::MemoryFill { mem } => (Single::MemoryFill, [mem, site, 0]),
+            Operator::MemoryCopy { dst_mem, src_mem } if mutant!(CopyMemoriesSwapped) => (Single::MemoryCopy, [src_mem, dst_mem, site]),
             Operator::MemoryCopy { dst_mem, src_mem } => (Single::MemoryCopy, [dst_mem, src_mem, site]),
             Operator::MemoryInit { data_index, mem } => (Single::MemoryInit, [mem, data_index, site]),
             Operator::TableFill { table } => (Single::TableFill, [table, site, 0]),
+            Operator::TableCopy { dst_table, .. } if mutant!(TableCopyOne) => (Single::TableCopy, [dst_table, dst_table, site]),
             Operator::TableCopy { dst_table, src_table } => (Single::TableCopy, [dst_table, src_table, site]),
             Operator::TableInit { elem_index, table } => (Single::TableInit, [table, elem_index, site]),
             ref other => unreachable!("validation refuses operators that are not translated: {other:?}"),

@@ -6,6 +6,7 @@
 use super::Translator;
 use super::code::Pos;
 use crate::isa::{Operand, Single};
+use crate::mutants::mutant;
 
 /// Where a value on the operand stack is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,10 +74,11 @@ pub(super) enum Width {
 pub(super) fn immediate(raw: u64, width: Width) -> Option<u32> {
     match width {
         Width::W32 => Some(raw as u32),
+        Width::I64 if mutant!(ImmediateUnsigned) && raw >> 32 == 0 => Some(raw as u32),
         Width::I64 => (i64::from(raw as i32) as u64 == raw).then_some(raw as u32),
         Width::F64 => {
             let narrow = f64::from_bits(raw) as f32;
-            (!narrow.is_nan() && f64::from(narrow).to_bits() == raw).then(|| narrow.to_bits())
+            (!narrow.is_nan() && (f64::from(narrow).to_bits() == raw || mutant!(ImmediateRounded))).then(|| narrow.to_bits())
         }
     }
 }
@@ -92,7 +94,7 @@ impl Translator<'_> {
 
     /// The first slot of a local.
     pub(super) fn local_slot(&self, local: u32) -> u32 {
-        self.local_slots[local as usize]
+        self.local_slots[if mutant!(LocalFar) && local == 64 { 63 } else { local as usize }]
     }
 
     /// Whether a local holds a vector.
@@ -215,7 +217,8 @@ impl Translator<'_> {
     /// If a stack value is in the accumulator only, tells its producer to store it.
     fn spill(&mut self) {
         if let Holder::Stack { index, producer, stored } = self.holder {
-            if !stored {
+            let is_lost = mutant!(SpillLostDeep) && index > 3;
+            if !stored && !is_lost {
                 let opcode = self.code.opcode(producer);
                 self.code.set_opcode(producer, opcode + 1);
             }
@@ -224,9 +227,18 @@ impl Translator<'_> {
         }
     }
 
+    /// As `free_acc`, but what was there is lost.
+    #[cfg(feature = "mutants")]
+    pub(super) fn lose_acc(&mut self) {
+        if let Holder::Stack { index, .. } = self.holder {
+            self.values[index].home = Home::Canonical;
+        }
+        self.holder = Holder::Nothing;
+    }
+
     /// Writes a constant to a slot.
     pub(super) fn constant_to(&mut self, slot: u32, raw: u64) {
-        if raw >> 32 == 0 {
+        if raw >> 32 == 0 || (mutant!(ConstantHighLost) && raw as u32 == 0) {
             self.code.single(Single::CopyImm, &[slot * 8, raw as u32]);
         } else {
             self.code.single(Single::CopyImm64, &[slot * 8, raw as u32, (raw >> 32) as u32]);
@@ -235,7 +247,7 @@ impl Translator<'_> {
 
     /// Copies what a slot, or the two of a vector, hold.
     pub(super) fn copy(&mut self, slot: u32, from: u32, wide: bool) {
-        let op = if wide { Single::VectorCopy } else { Single::Copy };
+        let op = if wide && !mutant!(VectorCopyHalf) { Single::VectorCopy } else { Single::Copy };
         self.code.single(op, &[slot * 8, from * 8]);
     }
 
@@ -282,7 +294,9 @@ impl Translator<'_> {
 
     /// Before a label or a block: no value may be in the accumulator or stand for a local. Constants may stay.
     pub(super) fn flush(&mut self) {
+        mutant! { AccLostAtBlock: self.lose_acc(); }
         for index in self.flushed..self.values.len() {
+            mutant! { FlushSkipsLocal: if index == 0 && matches!(self.values[index].home, Home::Local(_)) { continue; } }
             if !matches!(self.values[index].home, Home::Const(_)) {
                 self.settle_one(index);
             }
@@ -294,12 +308,13 @@ impl Translator<'_> {
 
     /// Before `local` is written: values that stand for it move to their own slots.
     fn preserve(&mut self, local: u32) {
-        if self.pending[local as usize] == 0 {
+        if self.pending[local as usize] == 0 || (mutant!(PreserveLostWide) && self.local_is_wide(local)) {
             return;
         }
         for index in self.flushed..self.values.len() {
             if self.values[index].home == Home::Local(local) {
                 self.settle_one(index);
+                mutant! { PreserveOne: break; }
             }
         }
     }
@@ -319,16 +334,20 @@ impl Translator<'_> {
             _ => None,
         };
         let (value, operand) = self.pop();
-        self.preserve(local);
+        if !(mutant!(PreserveLostTee) && tee || mutant!(PreserveLostConstant) && matches!(value.home, Home::Const(_))) {
+            self.preserve(local);
+        }
         let slot = self.local_slot(local);
         match (value.home, operand) {
             (Home::Const(raw), _) => {
                 self.constant_to(slot, raw);
-                self.forget(local);
+                if !mutant!(MirrorStaleConstant) {
+                    self.forget(local);
+                }
             }
             (Home::Acc, _) => {
                 let (producer, stored) = producer.expect("the accumulator's value has a producer");
-                if self.code.last() == Some(producer) {
+                if self.code.last() == Some(producer) || mutant!(RetargetEarlier) {
                     self.code.set_field(producer, 0, slot * 8);
                     if !stored {
                         let opcode = self.code.opcode(producer);
@@ -340,12 +359,14 @@ impl Translator<'_> {
                 self.holder = Holder::Local(local);
             }
             (Home::Local(from), _) if from == local => {}
-            (Home::Canonical, _) if let Some(producer) = value.producer.filter(|at| self.code.last() == Some(*at)) => {
+            (Home::Canonical, _) if let Some(producer) = value.producer.filter(|at| self.code.last() == Some(*at) || mutant!(RetargetVector)) => {
                 self.code.set_field(producer, 0, slot * 8);
             }
             (_, Some(Operand::Slot(from))) => {
                 self.copy(slot, from, value.wide);
-                self.forget(local);
+                if !mutant!(MirrorStaleCopy) {
+                    self.forget(local);
+                }
             }
             (_, _) => {
                 // Another local that the accumulator mirrors.

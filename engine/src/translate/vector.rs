@@ -13,6 +13,7 @@ use crate::isa::vector::{
     for_each_vector_unary,
 };
 use crate::isa::{Opcode, Operand, Single};
+use crate::mutants::mutant;
 
 macro_rules! find {
     ($op:ident, $result:expr, $v:ident, plain) => {
@@ -152,6 +153,7 @@ impl Translator<'_> {
                 self.push_vector(at);
             }
             Operator::I8x16Shuffle { lanes } => {
+                let lanes = if mutant!(ShuffleLane16) { lanes.map(|lane| if lane == 16 { 0 } else { lane }) } else { lanes };
                 let words = words(&lanes);
                 let b = self.slot_field();
                 let a = self.slot_field();
@@ -224,11 +226,13 @@ impl Translator<'_> {
     }
 
     fn extract(&mut self, op: Extract, lane: u8, lane_bytes: u32) {
+        let op = if mutant!(ExtractUnsigned) && op == Extract::I8S && lane >= 8 { Extract::I8U } else { op };
         let lane = self.slot_field() + u32::from(lane) * lane_bytes;
         self.scalar_result(isa::extract(op), lane);
     }
 
     fn replace(&mut self, op: Replace, width: Width, lane: u8, lane_bytes: u32) {
+        let lane = if mutant!(ReplaceLastLane) && op == Replace::R16 { lane.min(6) } else { lane };
         let value = self.scalar(width);
         let a = self.slot_field();
         self.vector_result(isa::replace(op, value), &[a, value.field(), u32::from(lane) * lane_bytes]);
@@ -250,10 +254,12 @@ impl Translator<'_> {
         }
         let addr = self.scalar(Width::W32);
         let site = self.site() << 3;
+        let kind = if mutant!(LoadWidensUnsigned) && kind == VectorLoad::V128Load32x2S { VectorLoad::V128Load32x2U } else { kind };
         self.vector_result(isa::load(kind, addr), &[addr.field(), offset, site]);
     }
 
     fn lane_load(&mut self, kind: LaneLoad, lane: u8, bytes: u32, memarg: &MemArg) {
+        let lane = if mutant!(LoadLaneLow) && bytes == 1 { lane % 8 } else { lane };
         let ([offset, high], lane) = (halves(memarg.offset), u32::from(lane) * bytes);
         let a = self.slot_field();
         if self.is_other(memarg) {
@@ -270,7 +276,7 @@ impl Translator<'_> {
 
     fn frame_store(&mut self, kind: FrameStore, lane: u8, bytes: u32, memarg: &MemArg) {
         let [offset, high] = halves(memarg.offset);
-        let from = self.slot_field() + u32::from(lane) * bytes;
+        let from = self.slot_field() + if mutant!(StoreLaneFirst) && bytes == 8 { 0 } else { u32::from(lane) * bytes };
         if self.is_other(memarg) {
             let addr = self.slot_field();
             let site = self.site() << 3;
