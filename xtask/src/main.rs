@@ -9,6 +9,7 @@ mod bench;
 mod disassemble;
 mod e2e;
 mod fetch;
+mod mutants;
 mod setup;
 mod sh;
 
@@ -64,6 +65,14 @@ enum Task {
         /// Use the worksp binary beside this one as it is
         #[arg(long)]
         no_build: bool,
+    },
+    /// Plant bugs in the engine, one after the other, and see whether the differential campaign finds them (an hour at most)
+    Mutants {
+        /// Only these
+        names: Vec<String>,
+        /// The campaign's seed
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
     },
     /// Run files of the specification suite's format (.wast) on the engine
     Wast {
@@ -141,6 +150,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench { suite, cases, rounds, no_build } => bench::run(&suite, &cases, rounds, !no_build),
         Task::Summarize { check } => bench::summarize(check),
         Task::Disassemble { no_build } => disassemble::run(!no_build),
+        Task::Mutants { names, seed } => mutants::run(&names, seed),
         Task::Wast { files } => sh::loud(cargo(&["run", "--release", "--quiet", "-p", "worksp-differential", "--bin", "wast", "--"]).args(files)),
         Task::Ci => ci(),
         Task::Bless => sh::loud(cargo(&["test", "--release", "--workspace"]).env("UPDATE_EXPECT", "1")),

@@ -55,6 +55,9 @@ enum Task {
     Shrink(Shrink),
     /// Hold the engine against answers of Wasmtime that were kept; much faster than asking it
     Golden(GoldenArgs),
+    /// The mutants of this build, for machines
+    #[cfg(feature = "mutants")]
+    Mutants,
     /// How far campaigns are
     Status(Reports),
     /// Totals, coverage and findings of campaigns, shards of several machines taken together
@@ -105,6 +108,13 @@ struct Work {
     /// Stop at the first difference
     #[arg(long)]
     first: bool,
+    /// Shrink each program that goes wrong for at most this time; 0 for not at all
+    #[arg(long, value_parser = duration, default_value = "10")]
+    shrink: Duration,
+    /// Make the engine behave as this mutant
+    #[cfg(feature = "mutants")]
+    #[arg(long)]
+    mutant: Option<String>,
     /// Keep a number for each batch that says what its programs did, so that later runs can be compared with it
     #[arg(long)]
     digests: bool,
@@ -184,6 +194,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         Task::Replay(args) => replay(args),
         Task::Shrink(args) => shrink(args),
+        #[cfg(feature = "mutants")]
+        Task::Mutants => {
+            for mutant in worksp_engine::mutants::list() {
+                println!("{}", serde_json::json!({ "name": mutant.name, "kind": mutant.kind, "bug": mutant.bug }));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Task::Golden(args) => golden(args),
         Task::Status(args) => report::print(&args.dirs, args.json, false),
         Task::Report(args) => report::print(&args.dirs, args.json, true),
@@ -223,6 +240,8 @@ fn folder(dir: &Path) -> Result<campaign::Folder, Failure> {
 }
 
 fn go_on(campaign: &Campaign, work: &Work) -> Result<ExitCode, Failure> {
+    #[cfg(feature = "mutants")]
+    worksp_engine::mutants::choose(work.mutant.as_deref())?;
     if let Ok(mut advice) = INTERRUPTED.lock() {
         *advice = "nothing is lost: `worksp fuzz resume` goes on";
     }
@@ -234,6 +253,7 @@ fn go_on(campaign: &Campaign, work: &Work) -> Result<ExitCode, Failure> {
         jobs: work.jobs.into(),
         first: work.first,
         digests: work.digests,
+        shrink_max: work.shrink,
         ..Limits::default()
     };
     let Plan { seed, generators, .. } = &campaign.plan;
