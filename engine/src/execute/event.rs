@@ -19,7 +19,8 @@ macro_rules! events {
     ($($(#[$doc:meta])* $name:ident($cx:ident, $ip:ident, $probe:ident $(unless $known:expr)?) $report:expr, $bytes:expr;)*) => {$(
         $(#[$doc])*
         pub(super) unsafe extern "C" fn $name<P: Probe>($cx: &mut Cx, $ip: Ip, sp: Sp, mem: *mut u8, acc: u64) -> u64 {
-            /// Nothing of the handler itself lives across the report.
+            /// Nothing of the handler itself lives across the report. Inlined, it would have every event save registers for it.
+            #[inline(never)]
             unsafe extern "C" fn report<P: Probe>($cx: &mut Cx, $ip: Ip, sp: Sp, mem: *mut u8, acc: u64) -> u64 {
                 // SAFETY: as for the handler.
                 unsafe {
