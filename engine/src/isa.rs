@@ -168,6 +168,7 @@ macro_rules! for_each_single {
             // events of traced code
             Operator operator::<P>;
             LoopIter loop_iter::<P>; LoopExit loop_exit::<P>; LocalRead local_read::<P>; LocalWrite local_write::<P>;
+            LocalReplace local_replace::<P>;
             ResultIn result_in::<P>; SlotMove slot_move::<P>; SlotClear slot_clear::<P>; SlotUse slot_use::<P>;
             // entry
             Translate translate_first;

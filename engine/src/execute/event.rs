@@ -44,7 +44,8 @@ events! {
     /// `site`
     operator(cx, ip, p) p.operator(SiteId(field!(ip, 0))), 16;
     /// `func ordinal`
-    loop_iter(cx, ip, p) p.loop_iter(LoopRef { func: field!(ip, 0), ordinal: field!(ip, 1) }, cx.work()), 16;
+    loop_iter(cx, ip, p unless p.repeats_loop(LoopRef { func: field!(ip, 0), ordinal: field!(ip, 1) }))
+        p.loop_iter(LoopRef { func: field!(ip, 0), ordinal: field!(ip, 1) }, cx.work()), 16;
     /// `func ordinal`
     loop_exit(cx, ip, p) p.loop_exit(LoopRef { func: field!(ip, 0), ordinal: field!(ip, 1) }, cx.work()), 16;
     /// `site local role`
@@ -53,6 +54,11 @@ events! {
     /// `site local role`
     local_write(cx, ip, p unless p.knows_local_write(field!(ip, 1)))
         p.local_write(SiteId(field!(ip, 0)), field!(ip, 1), role(field!(ip, 2))), 24;
+    /// `site local role slot`: the slot, which is the local's, holds no result any more.
+    local_replace(cx, ip, p unless p.knows_local_write(field!(ip, 1)) && p.knows_no_result(field!(ip, 3))) {
+        p.slot_clear(field!(ip, 3));
+        probe::<P>(cx).local_write(SiteId(field!(ip, 0)), field!(ip, 1), role(field!(ip, 2)))
+    }, 24;
     /// `site first count`
     result_in(cx, ip, p) p.result_in(SiteId(field!(ip, 0)), field!(ip, 1), field!(ip, 2)), 24;
     /// `from to`
