@@ -94,8 +94,15 @@ impl Filter {
         self.epoch += 1;
         self.first_key += KEYS;
         if self.first_key == KEY_MAX {
-            *self = Filter { epoch: self.epoch, ..Filter::new() };
+            self.forget_cells();
         }
+    }
+
+    /// Keys begin anew.
+    #[cold]
+    fn forget_cells(&mut self) {
+        self.first_key = KEYS;
+        self.cells.fill(Cell::default());
     }
 
     /// The key of an address's cell.
