@@ -376,6 +376,37 @@ mod tests {
         assert_eq!(stats(&p), [(Boundary::Func(0), 1, 20), (of(0), 2, 19), (of(1), 3, 7)]);
     }
 
+    /// Asking first, as the engine does, comes to the same as being told of every iteration.
+    #[test]
+    fn iterations_that_repeat_need_no_report() {
+        let (outer, inner) = (LoopRef { func: 1, ordinal: 0 }, LoopRef { func: 1, ordinal: 1 });
+        // Who calls whom, and when: 0 is a return, 1 a call of function 1, others are iterations and exits.
+        let events = [1, 2, 2, 3, 3, 3, 2, 3, 5, 3, 2, 1, 2, 2, 1, 3, 3, 0, 2, 0, 2, 4, 2, 1, 3, 0, 3, 3, 0];
+        let measured = |asks: bool| {
+            let mut p = Profile::default();
+            p.enter(0, &[], 0);
+            for (event, work) in events.iter().zip((7..).step_by(11)) {
+                let mut iterate = |this| {
+                    if !(asks && p.repeats_loop(this)) {
+                        p.loop_iter(this, work);
+                    }
+                };
+                match event {
+                    0 => p.ret(&[], work),
+                    1 => p.call(SiteId(1), 1, &[], work),
+                    2 => iterate(outer),
+                    3 => iterate(inner),
+                    4 => p.loop_exit(outer, work),
+                    _ => p.loop_exit(inner, work),
+                }
+            }
+            p.leave(1000, true);
+            stats(&p)
+        };
+        assert_eq!(measured(true), measured(false));
+        assert_eq!(measured(true).iter().map(|(_, instances, _)| *instances).collect::<Vec<_>>(), [1, 4, 9, 10]);
+    }
+
     #[test]
     fn iterations_and_calls_end_with_exceptions() {
         let (outer, inner) = (LoopRef { func: 0, ordinal: 0 }, LoopRef { func: 0, ordinal: 1 });
