@@ -147,7 +147,7 @@ macro_rules! for_each_single {
             // wide arithmetic
             Add128 add128; Sub128 sub128; MulWideS mul_wide_s; MulWideU mul_wide_u;
             // control
-            Charge charge; Jump jump; BrTableS br_table_slot; BrTableA br_table_acc; Unreachable unreachable;
+            Charge charge; Jump jump; JumpCharging jump_charging; BrTableS br_table_slot; BrTableA br_table_acc; Unreachable unreachable;
             Call call::<S, P>; CallImport call_import::<S, P>; CallIndirect call_indirect::<S, P>;
             ReturnCall return_call::<S, P>; ReturnCallImport return_call_import::<S, P>; ReturnCallIndirect return_call_indirect::<S, P>;
             CallRef call_ref::<S, P>; ReturnCallRef return_call_ref::<S, P>;
@@ -170,6 +170,7 @@ macro_rules! for_each_single {
             // events of traced code
             Operator operator::<P>;
             LoopIter loop_iter::<P>; LoopExit loop_exit::<P>; LocalRead local_read::<P>; LocalWrite local_write::<P>;
+            LocalReplace local_replace::<P>;
             ResultIn result_in::<P>; SlotMove slot_move::<P>; SlotClear slot_clear::<P>; SlotUse slot_use::<P>;
             // entry
             Translate translate_first;
@@ -257,7 +258,10 @@ const BINARY: u16 = 0;
 const BRANCH: u16 = BINARY + BinaryOp::COUNT * 7 * 2;
 /// How many binary operations, from the first, can be fused with a branch.
 pub(crate) const BRANCH_OPS: u16 = BinaryOp::I64LeU as u16 + 1;
-const UNARY: u16 = BRANCH + BRANCH_OPS * 7;
+/// The same, charging what follows; and charging what is at the target as well. See [`charging`].
+const BRANCH_CHARGING: u16 = BRANCH + BRANCH_OPS * 7;
+const BRANCH_CHARGING_BOTH: u16 = BRANCH_CHARGING + BRANCH_OPS * 7;
+const UNARY: u16 = BRANCH_CHARGING_BOTH + BRANCH_OPS * 7;
 const LOAD: u16 = UNARY + UnaryOp::COUNT * 2 * 2;
 const STORE: u16 = LOAD + LoadKind::COUNT * 3 * 2;
 const VECTOR: u16 = STORE + StoreKind::COUNT * 8;
@@ -341,6 +345,17 @@ pub(crate) fn opposite_float(code: Opcode) -> Option<Opcode> {
     Some(BINARY + opposite as u16 * 14 + (code - BINARY) % 14)
 }
 
+/// The instruction that does what `code`, a fused branch or a jump, does and also what charges do that are where it leads: at its
+/// target, and behind a branch that is not taken. `None` where there is none. The charges stay: they are for others who come there,
+/// and for when there is not enough fuel.
+pub(crate) fn charging(code: Opcode, behind: bool, target: bool) -> Option<Opcode> {
+    match code {
+        BRANCH..BRANCH_CHARGING if behind => Some(code - BRANCH + if target { BRANCH_CHARGING_BOTH } else { BRANCH_CHARGING }),
+        code if code == single(Single::Jump) && target => Some(single(Single::JumpCharging)),
+        _ => None,
+    }
+}
+
 /// The opcode of `op` for this operand, accumulator destination.
 pub(crate) fn unary(op: UnaryOp, a: Operand) -> Option<Opcode> {
     Some(UNARY + (op as u16 * 2 + shape1(&UNARY_SHAPES, a)?) * 2)
@@ -393,7 +408,8 @@ mod tests {
         let imm = Operand::Imm(1);
         let slot = Operand::Slot(3);
         assert!(binary(BinaryOp::CanonF64Max, imm, Operand::Acc).unwrap() + 1 < BRANCH);
-        assert_eq!(branch_of(binary(BinaryOp::I64LeU, slot, slot).unwrap(), false).unwrap(), UNARY - 7);
+        assert_eq!(branch_of(binary(BinaryOp::I64LeU, slot, slot).unwrap(), false).unwrap(), BRANCH_CHARGING - 7);
+        assert_eq!(charging(BRANCH_CHARGING - 1, true, true).unwrap(), UNARY - 1);
         assert_eq!(branch_of(binary(BinaryOp::I32Add, slot, slot).unwrap(), false), None);
         assert_eq!(binary(BinaryOp::I32Add, imm, imm), None);
         assert_eq!(vector::unary(vector::VectorUnary::ALL[0]), store(StoreKind::W64, imm, imm).unwrap() + 1);

@@ -264,6 +264,13 @@ pub trait Probe {
     /// [`Probe::loop_exit`].
     fn caught(&mut self, site: SiteId, in_loop: Option<LoopRef>, work: u64) {}
 
+    /// Whether the iteration that begins follows one of the same loop, and the probe has noted that already, so that it need not be
+    /// reported; see [`Probe::knows_load`].
+    #[inline(always)]
+    fn repeats_loop(&mut self, this: LoopRef) -> bool {
+        false
+    }
+
     /// An iteration of a loop begins (the first as well): the previous iteration of this loop in this activation, if one is
     /// open, ends.
     #[inline(always)]

@@ -28,12 +28,12 @@ pub struct Stat {
 
 impl Stat {
     fn begin(&mut self) -> bool {
-        self.instances += 1;
         self.depth += 1;
         self.depth == 1
     }
 
-    fn end(&mut self, outermost: bool, work: u64) {
+    fn end(&mut self, instances: u64, outermost: bool, work: u64) {
+        self.instances += instances;
         self.depth -= 1;
         if outermost {
             self.work += work;
@@ -45,8 +45,12 @@ impl Stat {
 struct OpenLoop {
     this: LoopRef,
     stat: usize,
+    /// Iterations, one after the other; all but the last have ended.
+    iterations: u64,
     since: u64,
     outermost: bool,
+    /// Open activations: it belongs to the last one.
+    depth: usize,
 }
 
 #[derive(Debug)]
@@ -153,27 +157,36 @@ impl Profile {
     fn end(&mut self, work: u64) {
         self.work = work;
         let Some(activation) = self.activations.pop() else { return };
-        while self.open_loops.len() > activation.loops {
-            self.end_iteration(work);
-        }
-        self.funcs[activation.func as usize].end(activation.outermost, work - activation.since);
+        self.end_down_to(activation.loops, work);
+        self.funcs[activation.func as usize].end(1, activation.outermost, work - activation.since);
     }
 
-    fn end_iteration(&mut self, work: u64) {
+    /// Ends the innermost open loop's iterations.
+    fn end_iterations(&mut self, work: u64) {
         if let Some(open) = self.open_loops.pop() {
-            self.loops[open.stat].1.end(open.outermost, work - open.since);
+            self.loops[open.stat].1.end(open.iterations, open.outermost, work - open.since);
         }
     }
 
-    /// Ends this activation's iterations from the innermost up to that of `this`, when one is open. Tells its place.
-    fn end_up_to(&mut self, this: LoopRef, work: u64) -> Option<usize> {
+    /// Where an open loop of this activation is.
+    fn find_open(&self, this: LoopRef) -> Option<usize> {
         let floor = self.activations.last().map_or(0, |a| a.loops);
-        let at = floor + self.open_loops[floor..].iter().rposition(|open| open.this == this)?;
-        let stat = self.open_loops[at].stat;
-        while self.open_loops.len() > at {
-            self.end_iteration(work);
+        Some(floor + self.open_loops[floor..].iter().rposition(|open| open.this == this)?)
+    }
+
+    /// Ends the iterations of the innermost open loops, until so many are left.
+    fn end_down_to(&mut self, left: usize, work: u64) {
+        while self.open_loops.len() > left {
+            self.end_iterations(work);
         }
-        Some(stat)
+    }
+
+    fn stat_of_loop(&mut self, this: LoopRef) -> usize {
+        let loops = &mut self.loops;
+        *self.loop_index.entry(this).or_insert_with(|| {
+            loops.push((this, Stat::default()));
+            loops.len() - 1
+        })
     }
 }
 
@@ -291,27 +304,38 @@ impl Probe for Profile {
         }
         let floor = self.activations.last().map_or(0, |a| a.loops);
         while self.open_loops.len() > floor && self.open_loops.last().map(|open| open.this) != in_loop {
-            self.end_iteration(work);
+            self.end_iterations(work);
+        }
+    }
+
+    fn repeats_loop(&mut self, this: LoopRef) -> bool {
+        let depth = self.activations.len();
+        match self.open_loops.last_mut() {
+            // Iterations of one loop that follow each other hold together what lies between the first and the end of the last.
+            Some(open) if open.this == this && open.depth == depth => {
+                open.iterations += 1;
+                true
+            }
+            _ => false,
         }
     }
 
     fn loop_iter(&mut self, this: LoopRef, work: u64) {
-        let stat = match self.end_up_to(this, work) {
-            Some(stat) => stat,
-            None => {
-                let loops = &mut self.loops;
-                *self.loop_index.entry(this).or_insert_with(|| {
-                    loops.push((this, Stat::default()));
-                    loops.len() - 1
-                })
-            }
-        };
+        if let Some(at) = self.find_open(this) {
+            self.end_down_to(at + 1, work);
+            self.open_loops[at].iterations += 1;
+            return;
+        }
+        let stat = self.stat_of_loop(this);
         let outermost = self.loops[stat].1.begin();
-        self.open_loops.push(OpenLoop { this, stat, since: work, outermost });
+        let depth = self.activations.len();
+        self.open_loops.push(OpenLoop { this, stat, iterations: 1, since: work, outermost, depth });
     }
 
     fn loop_exit(&mut self, this: LoopRef, work: u64) {
-        self.end_up_to(this, work);
+        if let Some(at) = self.find_open(this) {
+            self.end_down_to(at, work);
+        }
     }
 }
 
@@ -350,6 +374,37 @@ mod tests {
         p.leave(20, true);
         let of = |ordinal| Boundary::Loop { func: 0, ordinal };
         assert_eq!(stats(&p), [(Boundary::Func(0), 1, 20), (of(0), 2, 19), (of(1), 3, 7)]);
+    }
+
+    /// Asking first, as the engine does, comes to the same as being told of every iteration.
+    #[test]
+    fn iterations_that_repeat_need_no_report() {
+        let (outer, inner) = (LoopRef { func: 1, ordinal: 0 }, LoopRef { func: 1, ordinal: 1 });
+        // Who calls whom, and when: 0 is a return, 1 a call of function 1, others are iterations and exits.
+        let events = [1, 2, 2, 3, 3, 3, 2, 3, 5, 3, 2, 1, 2, 2, 1, 3, 3, 0, 2, 0, 2, 4, 2, 1, 3, 0, 3, 3, 0];
+        let measured = |asks: bool| {
+            let mut p = Profile::default();
+            p.enter(0, &[], 0);
+            for (event, work) in events.iter().zip((7..).step_by(11)) {
+                let mut iterate = |this| {
+                    if !(asks && p.repeats_loop(this)) {
+                        p.loop_iter(this, work);
+                    }
+                };
+                match event {
+                    0 => p.ret(&[], work),
+                    1 => p.call(SiteId(1), 1, &[], work),
+                    2 => iterate(outer),
+                    3 => iterate(inner),
+                    4 => p.loop_exit(outer, work),
+                    _ => p.loop_exit(inner, work),
+                }
+            }
+            p.leave(1000, true);
+            stats(&p)
+        };
+        assert_eq!(measured(true), measured(false));
+        assert_eq!(measured(true).iter().map(|(_, instances, _)| *instances).collect::<Vec<_>>(), [1, 4, 9, 10]);
     }
 
     #[test]

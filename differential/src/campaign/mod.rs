@@ -35,7 +35,7 @@ pub struct Plan {
     pub schema: String,
     /// What all random numbers come from.
     pub seed: u64,
-    /// Batches are dealt to them in turn.
+    /// Batches are dealt to them in turn, to each as its weight says.
     pub generators: Vec<Generator>,
     /// Their versions: the same number means the same programs.
     pub versions: Vec<u32>,
@@ -84,10 +84,17 @@ impl Plan {
         Ok(corpus)
     }
 
-    /// Which generator makes a batch, and the index of the batch's first program in it.
+    /// Which generator makes a batch, and the index of the batch's first case in it: in turn, each as often as its weight says.
     pub fn batch(&self, batch: u64) -> (Generator, u64) {
-        let count = self.generators.len() as u64;
-        (self.generators[(batch % count) as usize], batch / count * BATCH)
+        let round = self.generators.iter().map(|generator| generator.weight()).sum::<u64>().max(1);
+        let (rounds, mut left) = (batch / round, batch % round);
+        for generator in &self.generators {
+            if left < generator.weight() {
+                return (*generator, (rounds * generator.weight() + left) * BATCH);
+            }
+            left -= generator.weight();
+        }
+        unreachable!("the rest is less than the sum of the weights")
     }
 }
 
@@ -204,5 +211,34 @@ impl Error {
 
     fn content(path: &Path, what: impl Into<String>) -> Error {
         Error::Content { path: path.to_owned(), what: what.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_batch_has_its_own_cases() {
+        let plan = Plan::new(1, vec![Generator::Smith, Generator::Single, Generator::Region], Mode::ALL.to_vec());
+        let mut next = rustc_hash::FxHashMap::<Generator, u64>::default();
+        for batch in 0..1000 {
+            let (generator, first) = plan.batch(batch);
+            let next = next.entry(generator).or_default();
+            assert_eq!(first, *next, "batch {batch}");
+            *next += BATCH;
+        }
+        assert_eq!(next[&Generator::Single], 600 * BATCH);
+    }
+
+    #[test]
+    fn cases_have_names() {
+        let case = CaseId { generator: Generator::Single, version: Generator::Single.version(), seed: u64::MAX, index: 7 };
+        assert_eq!(case.to_string().parse(), Ok(case));
+        for wrong in ["", "single", "single-1-1", "single-1-1-x", "single-1-1-1-1", "double-1-1-1", "single-0-1-1"] {
+            assert!(wrong.parse::<CaseId>().is_err(), "{wrong}");
+        }
+        assert_eq!("2/7".parse(), Ok(Shard { index: 2, count: 7 }));
+        assert!(["", "7/7", "1", "-1/3", "1/99999"].iter().all(|wrong| wrong.parse::<Shard>().is_err()));
     }
 }

@@ -105,6 +105,15 @@ impl Generator {
     /// Those whose cases are programs.
     pub const PROGRAMS: [Generator; 2] = [Generator::Single, Generator::Region];
 
+    /// How many of its batches there are for one of the slowest: what is fast comes often.
+    pub fn weight(self) -> u64 {
+        match self {
+            Generator::Single => 6,
+            Generator::Region => 3,
+            Generator::Smith | Generator::Corpus => 1,
+        }
+    }
+
     /// Whether its cases are programs, which run together; otherwise they are modules.
     pub fn makes_programs(self) -> bool {
         Generator::PROGRAMS.contains(&self)

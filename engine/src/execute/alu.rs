@@ -104,6 +104,36 @@ unsafe extern "C" fn branch<O: Binary, L: Source, R: Source>(cx: &mut Cx, ip: Ip
     }
 }
 
+/// Goes on at `$ip`, where a charge is, with what is behind it.
+macro_rules! next_block {
+    ($cx:ident, $ip:expr, $sp:expr, $mem:expr, $acc:expr) => {{
+        let charge: Ip = $ip;
+        let left = $cx.fuel - i64::from(field!(charge, 0));
+        // Only the charge itself knows what to do without fuel.
+        if left < 0 { next!($cx, charge, $sp, $mem, $acc) }
+        $cx.fuel = left;
+        next!($cx, charge.add(16), $sp, $mem, $acc)
+    }};
+}
+
+/// `branch` before a charge; `BOTH`: there is one at its target, too.
+unsafe extern "C" fn branch_charging<O: Binary, L: Source, R: Source, const BOTH: bool>(
+    cx: &mut Cx,
+    ip: Ip,
+    sp: Sp,
+    mem: *mut u8,
+    acc: u64,
+) -> u64 {
+    // SAFETY: as for `branch`; the translator saw the charges.
+    unsafe {
+        if O::eval(L::get::<O::L, 1>(ip, sp, acc), R::get::<O::R, 2>(ip, sp, acc)) == Ok(1) {
+            if BOTH { next_block!(cx, target!(ip, 0), sp, mem, acc) }
+            next!(cx, target!(ip, 0), sp, mem, acc)
+        }
+        next_block!(cx, ip.add(24), sp, mem, acc)
+    }
+}
+
 unsafe extern "C" fn unary<O: Unary, T: Source, D: Dest>(cx: &mut Cx, ip: Ip, sp: Sp, mem: *mut u8, acc: u64) -> u64 {
     // SAFETY: as for `binary`, fields `dest a`.
     unsafe {
@@ -125,13 +155,16 @@ pub(crate) fn push_handlers(table: &mut Vec<Handler>) {
         )*};
         (@ $v:ident: $($a:ident $b:ident),*) => { table.extend([$(binary::<$v, $a, $b, ToAcc> as Handler, binary::<$v, $a, $b, ToSlot>),*]) };
     }
+    let (mut branches, mut charging, mut charging_both) = (Vec::new(), Vec::new(), Vec::new());
     macro_rules! branches {
         ($($v:ident $k:ident ($l:ident, $r:ident) $kind:ident;)*) => {$(
             branches!(@ $v: S S, S I, I S, A S, S A, A I, I A);
         )*};
         (@ $v:ident: $($a:ident $b:ident),*) => {
             if (crate::isa::BinaryOp::$v as u16) < crate::isa::BRANCH_OPS {
-                table.extend([$(branch::<$v, $a, $b> as Handler),*]);
+                branches.extend([$(branch::<$v, $a, $b> as Handler),*]);
+                charging.extend([$(branch_charging::<$v, $a, $b, false> as Handler),*]);
+                charging_both.extend([$(branch_charging::<$v, $a, $b, true> as Handler),*]);
             }
         };
     }
@@ -142,6 +175,9 @@ pub(crate) fn push_handlers(table: &mut Vec<Handler>) {
     }
     for_each_binary!(binaries);
     for_each_binary!(branches);
+    for group in [branches, charging, charging_both] {
+        table.extend(group);
+    }
     for_each_unary!(unaries);
 }
 
@@ -257,6 +293,8 @@ handlers! {
     }
     /// `target`
     jump(cx, ip, sp, mem, acc) { next!(cx, target!(ip, 0), sp, mem, acc) }
+    /// `target`, where a charge is.
+    jump_charging(cx, ip, sp, mem, acc) { next_block!(cx, target!(ip, 0), sp, mem, acc) }
     /// `count index`, then `count + 1` jumps of 16 bytes each, the last one the default.
     br_table_slot(cx, ip, sp, mem, acc) {
         let index = slot!(sp, field!(ip, 1)) as u32;

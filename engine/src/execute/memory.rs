@@ -136,7 +136,9 @@ pub(super) unsafe extern "C" fn load<V: StateView, P: Probe, L: Loaded<N>, const
     unsafe { load_with::<V, P, L, N, T, X, false>(cx, ip, sp, mem, acc) }
 }
 
-/// What `load` goes on with when the probe wants to know: nothing of `load` itself lives across the report.
+/// What `load` goes on with when the probe wants to know: nothing of `load` itself lives across the report. Inlined, it would have
+/// every load save registers for it.
+#[inline(never)]
 unsafe extern "C" fn report_load<V: StateView, P: Probe, L: Loaded<N>, const N: usize, T: Address, X: Source>(
     cx: &mut Cx,
     ip: Ip,
@@ -187,6 +189,7 @@ pub(super) unsafe extern "C" fn store<V: StateView, P: Probe, G: Stored<N>, cons
 }
 
 /// As [`report_load`].
+#[inline(never)]
 unsafe extern "C" fn report_store<V: StateView, P: Probe, G: Stored<N>, const N: usize, T: Address, X: Source>(
     cx: &mut Cx,
     ip: Ip,

@@ -182,9 +182,24 @@ impl Emitter {
         self.count = 0;
     }
 
+    /// Has branches and jumps charge what they lead to.
+    fn fuse_charges(&mut self) {
+        for index in 0..self.headers.len() {
+            let at = self.headers[index];
+            let is_charge = |at: Pos| self.opcode(at) == isa::single(Single::Charge);
+            let behind = self.headers.get(index + 1).is_some_and(|next| is_charge(*next));
+            // In other instructions field 0 means something else, but those are not fused.
+            let target = is_charge(at.wrapping_add_signed(self.field(at, 0) as i32 / 8));
+            if let Some(fused) = isa::charging(self.opcode(at), behind, target) {
+                self.set_opcode(at, fused);
+            }
+        }
+    }
+
     /// The finished code; `None` when it outgrew its fields.
     pub(super) fn finish(mut self) -> Option<(Vec<u64>, Vec<Pos>, Vec<Place>)> {
         self.close_block();
+        self.fuse_charges();
         let totals = self.block_totals;
         let unspent = |place: Place, block: u32| match place.unspent {
             u32::MAX => 0,

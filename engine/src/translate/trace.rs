@@ -351,13 +351,28 @@ impl Translator<'_> {
 
     /// Emits the event of an access to a carried local, if it is to be reported.
     fn local_event(&mut self, event: Single, local: u32) -> LocalAccess {
-        let offset = self.code.offset;
-        let reported = self.tracing.as_ref().is_some_and(|t| t.survey.carried.is_reported(local, offset));
-        if !reported {
-            return LocalAccess { local, at: self.code.here(), reported };
+        let at = if self.reports(local) {
+            let site = self.site();
+            self.code.single(event, &[site, local, 0])
+        } else {
+            self.code.here()
+        };
+        LocalAccess { local, at, reported: self.reports(local) }
+    }
+
+    /// The same of a write by which the local's slot ceases to hold a result: one event for both, since they mostly come together.
+    fn local_replaced(&mut self, local: u32, slot: u32) -> LocalAccess {
+        if !self.reports(local) {
+            self.code.single(Single::SlotClear, &[slot]);
+            return self.local_event(Single::LocalWrite, local);
         }
         let site = self.site();
-        LocalAccess { local, at: self.code.single(event, &[site, local, 0]), reported }
+        LocalAccess { local, at: self.code.single(Single::LocalReplace, &[site, local, 0, slot]), reported: true }
+    }
+
+    /// Whether this operator's access to a carried local is reported.
+    fn reports(&self, local: u32) -> bool {
+        self.tracing.as_ref().is_some_and(|t| t.survey.carried.is_reported(local, self.code.offset))
     }
 
     /// `local.set`/`local.tee` of a value that was at stack height `index`.
@@ -373,13 +388,16 @@ impl Translator<'_> {
             if from != to {
                 self.code.single(Single::SlotMove, &[from, to]);
             }
-        } else if tracing.survey.follows_results && tracing.holders.local_holds(local) {
-            self.code.single(Single::SlotClear, &[to]);
         }
-        if !self.tracing.as_ref().is_some_and(|t| t.survey.carried.written_in_loop[local as usize]) {
+        let Some(tracing) = &self.tracing else { return };
+        let clears = !value.maybe_result && tracing.survey.follows_results && tracing.holders.local_holds(local);
+        if !tracing.survey.carried.written_in_loop[local as usize] {
+            if clears {
+                self.code.single(Single::SlotClear, &[to]);
+            }
             return self.broke(value.chain);
         }
-        let write = self.local_event(Single::LocalWrite, local);
+        let write = if clears { self.local_replaced(local, to) } else { self.local_event(Single::LocalWrite, local) };
         let depth = self.controls.len();
         let Some(tracing) = &mut self.tracing else { return };
         tracing.writes.push(write);

@@ -14,14 +14,17 @@ use crate::shadow::{CELL, mask_of};
 const CELLS: usize = 1 << 14;
 /// Cells that are forgotten one by one.
 const FORGET_MAX: u64 = 1 << 8;
-const LOCALS: usize = 1 << 8;
 const ELEMENTS: usize = 1 << 6;
-/// In [`Local::known`]: written plainly. The other bits are reads in the role with this number.
-const WRITTEN: u8 = 0x80;
+/// Locals that are remembered in an activation.
+const LOCALS: u32 = 128;
+/// In the keys of cells, an epoch's distance from the one before.
+const KEYS: u64 = 1 << 32;
+/// No key: with 61 bits of a cell's number, sums stay below 2^64 and never lead back to an earlier epoch.
+const KEY_MAX: u64 = 1 << 63;
 
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Cell {
-    /// Epoch and cell number.
+    /// The epoch's first key, plus the cell's number.
     key: u64,
     read: u8,
     written: u8,
@@ -30,12 +33,24 @@ pub(super) struct Cell {
     family: u8,
 }
 
+/// What is known of the carried locals of one activation: two bits for each of the first [`LOCALS`].
 #[derive(Clone, Copy, Default, Debug)]
-struct Local {
-    activation: u64,
-    /// Epoch and local.
-    key: u64,
-    known: u8,
+pub(super) struct Locals {
+    epoch: u64,
+    /// Reading it plainly changes nothing: the segment has read it so, or written it plainly.
+    read: [u64; 2],
+    /// Nor does any other access: the segment has written it plainly.
+    written: [u64; 2],
+}
+
+impl Locals {
+    /// Those of an activation of which nothing is known.
+    pub(super) const UNKNOWN: Locals = Locals { epoch: 0, read: [0; 2], written: [0; 2] };
+}
+
+#[inline(always)]
+fn has_local(set: &[u64; 2], local: u32) -> bool {
+    set[local as usize / 64 % 2] >> (local % 64) & 1 != 0
 }
 
 #[inline(always)]
@@ -49,29 +64,25 @@ fn has_key(addr: u64, len: u32) -> bool {
     addr % CELL + u64::from(len) <= CELL && addr / CELL <= u64::from(u32::MAX)
 }
 
-#[inline(always)]
-fn place_of_local(activation: u64, local: u32) -> usize {
-    (local as usize).wrapping_add(activation as usize * 37) % LOCALS
-}
-
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct Filter {
-    epoch: u32,
+    epoch: u64,
+    /// The first key of cells in this epoch.
+    first_key: u64,
     cells: Box<[Cell; CELLS]>,
-    locals: Box<[Local; LOCALS]>,
     /// Epoch, table and element plus one.
-    elements: [(u32, u32, u64); ELEMENTS],
+    elements: [(u64, u32, u64); ELEMENTS],
     /// By global: the epochs in which it was read, and written, last.
-    globals: Vec<[u32; 2]>,
+    globals: Vec<[u64; 2]>,
 }
 
 impl Filter {
     pub(super) fn new() -> Filter {
         Filter {
             epoch: 1,
+            first_key: KEYS,
             cells: Box::new([Cell::default(); CELLS]),
-            locals: Box::new([Local::default(); LOCALS]),
             elements: [(0, 0, 0); ELEMENTS],
             globals: Vec::new(),
         }
@@ -80,27 +91,33 @@ impl Filter {
     /// Nothing is known any more.
     #[inline(always)]
     pub(super) fn next_epoch(&mut self) {
-        self.epoch = self.epoch.wrapping_add(1);
-        if self.epoch == 0 {
-            *self = Filter::new();
+        self.epoch += 1;
+        self.first_key += KEYS;
+        if self.first_key == KEY_MAX {
+            self.forget_cells();
         }
+    }
+
+    /// Keys begin anew.
+    #[cold]
+    fn forget_cells(&mut self) {
+        self.first_key = KEYS;
+        self.cells.fill(Cell::default());
     }
 
     /// The key of an address's cell.
     #[inline(always)]
     fn cell_key(&self, addr: u64) -> u64 {
-        (u64::from(self.epoch) << 32) | (addr / CELL)
+        self.first_key + addr / CELL
     }
 
-    /// What is known of the cell of an access to memory 0, and the mask of its bytes; nothing for an access to two cells.
+    /// What is known of the cell in which an access to memory 0 begins: bytes read, bytes written, and the mask of the access's bytes.
+    /// The bits of an access that goes on in the next cell do not fit into those of one.
     #[inline(always)]
-    fn known(&self, addr: u64, len: u32) -> (u8, u8, u8) {
+    fn known(&self, addr: u64, len: u32) -> (u32, u32, u32) {
         let cell = &self.cells[place_of_cell(addr)];
-        if cell.key == self.cell_key(addr) && has_key(addr, len) {
-            (cell.read, cell.written, mask_of((addr % CELL) as u32, len))
-        } else {
-            (0, 0, u8::MAX)
-        }
+        let mask = ((1 << len) - 1) << (addr % CELL);
+        if cell.key == self.cell_key(addr) { (cell.read.into(), cell.written.into(), mask) } else { (0, 0, mask) }
     }
 
     /// Whether a load of memory 0 changes nothing: the segment has written all of its bytes, or, in a plain load, has read them.
@@ -212,7 +229,7 @@ impl Filter {
         std::mem::replace(self.global(global), [epoch; 2])[1] == epoch
     }
 
-    fn global(&mut self, global: u32) -> &mut [u32; 2] {
+    fn global(&mut self, global: u32) -> &mut [u64; 2] {
         let global = global as usize;
         if global >= self.globals.len() {
             self.globals.resize(global + 1, [0; 2]);
@@ -220,41 +237,41 @@ impl Filter {
         &mut self.globals[global]
     }
 
-    /// What is known of a carried local.
+    /// Whether reading a carried local changes nothing: the segment has written it plainly, or both reads are plain.
     #[inline(always)]
-    fn known_local(&self, activation: u64, local: u32) -> u8 {
-        let entry = &self.locals[place_of_local(activation, local)];
-        if entry.activation == activation && entry.key == self.local_key(local) { entry.known } else { 0 }
-    }
-
-    fn local_key(&self, local: u32) -> u64 {
-        u64::from(self.epoch) << 32 | u64::from(local)
-    }
-
-    fn set_local(&mut self, activation: u64, local: u32, known: u8) {
-        self.locals[place_of_local(activation, local)] = Local { activation, key: self.local_key(local), known };
-    }
-
-    /// Whether reading a carried local changes nothing: the segment has written it plainly, or read it in the same role.
-    #[inline(always)]
-    pub(super) fn knows_local_read(&self, activation: u64, local: u32, role: LocalRole) -> bool {
-        self.known_local(activation, local) & (WRITTEN | 1 << role as u8) != 0
+    pub(super) fn knows_local_read(&self, locals: &Locals, local: u32, role: LocalRole) -> bool {
+        let known = if role == LocalRole::Plain { &locals.read } else { &locals.written };
+        locals.epoch == self.epoch && local < LOCALS && has_local(known, local)
     }
 
     /// Whether writing a carried local changes nothing: the segment has written it plainly.
     #[inline(always)]
-    pub(super) fn knows_local_write(&self, activation: u64, local: u32) -> bool {
-        self.known_local(activation, local) & WRITTEN != 0
+    pub(super) fn knows_local_write(&self, locals: &Locals, local: u32) -> bool {
+        locals.epoch == self.epoch && local < LOCALS && has_local(&locals.written, local)
     }
 
     /// A read that changes something.
-    pub(super) fn local_read(&mut self, activation: u64, local: u32, role: LocalRole) {
-        let known = self.known_local(activation, local);
-        self.set_local(activation, local, known | 1 << role as u8);
+    pub(super) fn local_read(&self, locals: &mut Locals, local: u32, role: LocalRole) {
+        if role == LocalRole::Plain {
+            self.set_local(locals, local, true, false);
+        }
     }
 
-    /// A write that changes something.
-    pub(super) fn local_write(&mut self, activation: u64, local: u32, role: LocalRole) {
-        self.set_local(activation, local, if role == LocalRole::Plain { WRITTEN } else { 0 });
+    /// A write that changes something. In another role it hides nothing, and what is read after it depends on it.
+    pub(super) fn local_write(&self, locals: &mut Locals, local: u32, role: LocalRole) {
+        let is_plain = role == LocalRole::Plain;
+        self.set_local(locals, local, is_plain, is_plain);
+    }
+
+    fn set_local(&self, locals: &mut Locals, local: u32, read: bool, written: bool) {
+        if locals.epoch != self.epoch {
+            *locals = Locals { epoch: self.epoch, ..Locals::UNKNOWN };
+        }
+        if local < LOCALS {
+            let (word, bit) = (local as usize / 64, 1 << (local % 64));
+            for (set, known) in [(&mut locals.read, read), (&mut locals.written, written)] {
+                set[word] = if known { set[word] | bit } else { set[word] & !bit };
+            }
+        }
     }
 }

@@ -42,7 +42,7 @@ const ENTRY: u8 = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Activation {
-    number: u64,
+    locals: filter::Locals,
     /// Slots that may hold a unit's result: a bit for each, the last one for all from 63 on.
     results: u64,
     /// Whether units may end with it.
@@ -55,7 +55,8 @@ struct Activation {
 }
 
 /// What is below the outermost activation.
-const NO_ACTIVATION: Activation = Activation { number: 0, results: 0, cuts: false, entry: false, sent: true, func: 0 };
+const NO_ACTIVATION: Activation =
+    Activation { locals: filter::Locals::UNKNOWN, results: 0, cuts: false, entry: false, sent: true, func: 0 };
 
 /// A load of memory 0 that begins a delta.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +153,6 @@ pub struct Offload<S> {
     innermost: Activation,
     /// Those below it.
     activations: Vec<Activation>,
-    activations_count: u64,
     /// The open activations below each entry of the host.
     entries: Vec<usize>,
     /// Whether the tracer saw the last return.
@@ -212,7 +212,6 @@ impl<S: Sink + Send + 'static> Offload<S> {
             sp: StackPointer::new(&options.layout),
             innermost: NO_ACTIVATION,
             activations: Vec::new(),
-            activations_count: 0,
             entries: Vec::new(),
             return_sent: false,
             held: None,
@@ -377,8 +376,7 @@ impl<S: Sink> Offload<S> {
         let mark = self.mark(func);
         let cuts = mark & UNIT != 0 || (self.has_unit_sites && self.units.of_site(site).is_some());
         let entry = mark & ENTRY != 0;
-        self.activations_count += 1;
-        Activation { number: self.activations_count, results: 0, cuts, entry, sent: cuts || entry, func }
+        Activation { cuts, entry, sent: cuts || entry, func, ..NO_ACTIVATION }
     }
 
     fn delta_load(&mut self, site: SiteId, addr: u64, len: u32, family: Rmw) {
@@ -665,7 +663,7 @@ impl<S: Sink> Probe for Offload<S> {
 
     fn local_read(&mut self, site: SiteId, local: Slot, role: LocalRole) {
         if !self.knows_local_read(local, role) {
-            self.filter.local_read(self.innermost.number, local, role);
+            self.filter.local_read(&mut self.innermost.locals, local, role);
             self.announce();
             self.send(Message::LocalRead { site: site.0, local, role });
         }
@@ -673,12 +671,12 @@ impl<S: Sink> Probe for Offload<S> {
 
     #[inline(always)]
     fn knows_local_read(&self, local: Slot, role: LocalRole) -> bool {
-        self.filter.knows_local_read(self.innermost.number, local, role)
+        self.filter.knows_local_read(&self.innermost.locals, local, role)
     }
 
     #[inline(always)]
     fn knows_local_write(&self, local: Slot) -> bool {
-        self.filter.knows_local_write(self.innermost.number, local)
+        self.filter.knows_local_write(&self.innermost.locals, local)
     }
 
     #[inline(always)]
@@ -688,7 +686,7 @@ impl<S: Sink> Probe for Offload<S> {
 
     fn local_write(&mut self, site: SiteId, local: Slot, role: LocalRole) {
         if !self.knows_local_write(local) {
-            self.filter.local_write(self.innermost.number, local, role);
+            self.filter.local_write(&mut self.innermost.locals, local, role);
             self.announce();
             self.send(Message::LocalWrite { site: site.0, local, role });
         }

@@ -1,11 +1,12 @@
 //! The heaviest path of every rung: what binds it, and which edge delays it most.
 
 use std::io;
+use std::ops::Range;
 
 use worksp_tracer::edge::{CLASSES, EdgeClass};
 use worksp_tracer::trace::{Node, NodeIdx, Trace};
 
-use super::passes::{LANES, Time, Times, waits};
+use super::passes::{LANES, Time, Times, both, waits};
 use super::sources::{EdgeSet, Source, Sources, parts};
 use super::{Bottleneck, Keep, Lane};
 
@@ -126,7 +127,7 @@ struct Walk<'a, T> {
     arrivals: Vec<Arrival<T>>,
 }
 
-/// The heaviest paths of up to eight lanes without burden, whose finish times are given: one walk from the last node to the first.
+/// The heaviest paths of up to eight lanes without burden, whose finish times are given.
 ///
 /// Along a path the delay that each class causes is summed up: how much earlier a node would finish but for the predecessors that
 /// it has an edge of the class from. A predecessor of two classes counts for both, so that both bind; a structural one counts for
@@ -138,9 +139,25 @@ pub(super) fn heaviest_paths<T: Time>(
     finish: &[Times<T>],
 ) -> io::Result<Vec<(Path, Option<Bottleneck>)>> {
     assert!(lanes.len() <= LANES, "at most {LANES} lanes in one pass");
+    let half = lanes.len().div_ceil(2);
+    let (one, other) = both(
+        sources,
+        || walk_back(trace, sources, lanes, 0..half, finish),
+        || walk_back(trace, sources, lanes, half..lanes.len(), finish),
+    );
+    Ok([one?, other?].concat())
+}
+
+/// One walk from the last node to the first, along the paths of these lanes.
+fn walk_back<T: Time>(
+    trace: &Trace,
+    sources: &Sources,
+    lanes: &[Lane],
+    of: Range<usize>,
+    finish: &[Times<T>],
+) -> io::Result<Vec<(Path, Option<Bottleneck>)>> {
     let nodes = trace.nodes();
-    let mut walks: Vec<Walk<'_, T>> =
-        lanes.iter().enumerate().map(|(i, lane)| Walk::new(sources, &lane.keep, i, finish)).collect();
+    let mut walks: Vec<Walk<'_, T>> = of.map(|i| Walk::new(sources, &lanes[i].keep, i, finish)).collect();
     let wants = |walks: &Vec<Walk<'_, T>>, node: usize| walks.iter().any(|w| w.path.at == Some(node as NodeIdx));
     sources.for_each_back(&mut walks, wants, |walks, node, sources| {
         for walk in walks.iter_mut().filter(|w| w.path.at == Some(node as NodeIdx)) {

@@ -47,9 +47,15 @@ pub(super) struct EdgeSet(u128);
 impl EdgeSet {
     /// What is charged is listed as a spawn: all of it is kept always.
     pub(super) fn edges(self) -> impl Iterator<Item = (EdgeKind, EdgeClass)> {
-        let all = KINDS.into_iter().flat_map(|kind| CLASSES.into_iter().map(move |class| (kind, class)));
-        let charged = self.is_charged().then_some((EdgeKind::Spawn, EdgeClass::None));
-        all.filter(move |&(kind, class)| self.0 >> label(kind, class) & 1 != 0).chain(charged)
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let label = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
+            rest &= rest - 1;
+            Some(match label {
+                CHARGED => (EdgeKind::Spawn, EdgeClass::None),
+                label => (KINDS[label / CLASSES.len()], CLASSES[label % CLASSES.len()]),
+            })
+        })
     }
 
     /// Whether one of them is a spawn that is charged.

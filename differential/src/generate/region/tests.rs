@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use rustc_hash::FxHashSet;
 use worksp_engine::probe::{LoopRef, Probe, Rmw, SiteId, TracePlan};
-use worksp_engine::{Config, Engine, FuncType, Linker, Module, Store, Val};
+use worksp_engine::{Config, Engine, Linker, Module, Store, Val};
 
 use super::*;
-use crate::compare::Bench;
-use crate::program::{Host, RESET, Tail, encode, encode_alone};
+use crate::compare::{Batch, Bench};
+use crate::program::{Tail, encode, encode_alone};
 use crate::run::End;
-use crate::run::ours::Mode;
+use crate::run::ours::{Mode, define_hosts};
 
 fn one(seed: u64, index: u64) -> (Program, Plan) {
     planned(index, &mut Random::of(seed, index))
@@ -38,7 +38,7 @@ fn regions_agree_with_wasmtime_in_every_mode() {
     for index in 0..batches {
         let programs = batch(seed, index);
         let begun = Instant::now();
-        let outcome = bench.run(&programs);
+        let outcome = bench.run(&Batch::of(&programs));
         let entry = compilers.entry(outcome.compiler.expect("one of them").to_string()).or_default();
         *entry = (entry.0 + outcome.programs, entry.1 + begun.elapsed().as_secs_f64());
         for divergence in &outcome.divergences {
@@ -60,7 +60,7 @@ fn regions_can_be_shown() {
     let (program, plan) = one(number("REGION_SEED", 1), number("REGION_SHOW", 0));
     let text = wasmprinter::print_bytes(encode_alone(&program)).expect("a module");
     println!("{plan:?}\n{:x?}\n{text}", program.inputs);
-    let outcome = Bench::new(&Mode::ALL).run(std::slice::from_ref(&program));
+    let outcome = Bench::new(&Mode::ALL).run(&Batch::of(std::slice::from_ref(&program)));
     assert!(outcome.divergences.is_empty(), "{:?}", outcome.divergences);
 }
 
@@ -210,36 +210,27 @@ impl Probe for Conflicts {
 
 /// The iterations of the first call's kernel, and which of them conflict.
 fn conflicts(program: &Program, plan: &Plan) -> Conflicts {
-    let kernel = LoopRef { func: Host::ALL.len() as u32, ordinal: plan.kernel };
+    // The functions of the host that it calls come before its own.
+    let mut hosts = FxHashSet::default();
+    program.walk(|node| if let Code::CallHost(host) = node.code { _ = hosts.insert(host) });
+    let kernel = LoopRef { func: hosts.len() as u32, ordinal: plan.kernel };
     let mut probe = Conflicts { kernel: Some(kernel), ..Conflicts::default() };
     watch(program, TracePlan { loops: vec![kernel], ..TracePlan::default() }, &mut probe);
     probe
 }
 
-/// Shows a program's first call to a probe. The host answers with zeros.
+/// Shows a program's first call to a probe.
 fn watch(program: &Program, plan: TracePlan, probe: &mut impl Probe) {
     let engine = Engine::new(Config::default());
     let mut linker = Linker::new();
-    let ours = |ty: &ValType| match ty {
-        ValType::I32 => worksp_engine::ValType::I32,
-        ValType::I64 => worksp_engine::ValType::I64,
-        ValType::F32 => worksp_engine::ValType::F32,
-        ValType::F64 => worksp_engine::ValType::F64,
-        _ => worksp_engine::ValType::V128,
-    };
-    for host in Host::ALL {
-        let (params, results) = host.signature();
-        let results: Vec<worksp_engine::ValType> = results.iter().map(ours).collect();
-        let ty = FuncType::new(params.iter().map(ours), results.clone());
-        linker.func("env", host.name(), ty, move |_, _| Ok(results.iter().map(|ty| Val::from_bits(*ty, 0)).collect()));
-    }
+    define_hosts(&mut linker);
     let module = Module::new(&engine, &encode_alone(program)).expect("a module");
     let mut store = Store::new(&engine);
     let instance = linker.instantiate(&mut store, probe, &module).expect("an instance");
     store.set_trace_plan(instance, plan);
-    let (reset, main) = (store.exported_func(instance, RESET).expect("a reset"), store.exported_func(instance, "main").expect("a program"));
-    linker.call(&mut store, probe, reset, &[Val::I32(0)]).expect("a reset");
-    let args: Vec<Val> = program.funcs[0].ty.params.iter().zip(program.inputs[0]).map(|(ty, bits)| Val::from_bits(ours(ty), bits)).collect();
+    let main = store.exported_func(instance, "main").expect("a program");
+    let types = store.func_type(main).params().to_vec();
+    let args: Vec<Val> = types.into_iter().zip(program.inputs[0]).map(|(ty, bits)| Val::from_bits(ty, bits)).collect();
     _ = linker.call(&mut store, probe, main, &args);
 }
 
