@@ -72,23 +72,21 @@ fn build(id: OperatorId, shapes: &[Shape], goes: Use, random: &mut Random) -> Pr
     let params: Vec<ValType> = operator.params.to_vec();
     let results: Vec<ValType> = operator.results.to_vec();
     let mut func = Func { ty: Signature { params: params.clone(), results: results.clone() }, ..Func::default() };
-    let mut before = Vec::new();
-    let mut args = Vec::new();
-    for (index, (shape, ty)) in (0..).zip(shapes.iter().zip(&params)) {
-        args.push(match shape {
-            Shape::Const => Node::constant(*ty, operand(operator, index, random)),
-            Shape::Local => Node::local(index),
-            Shape::Stack => stack(*ty, index, random),
-            Shape::Global => {
-                let global = operators::index(*ty) as u32 + 5 * (index % 2);
-                before.push(Node::new(Code::GlobalSet(global), [Node::local(index)]));
-                Node::new(Code::GlobalGet(global), [])
-            }
-        });
+    for (index, ty) in (0..).zip(&params).filter(|(index, _)| shapes[*index as usize] == Shape::Global) {
+        func.body.push(Node::new(Code::GlobalSet(global(*ty, index)), [Node::local(index)]));
     }
-    let immediate = immediate(operator, random);
-    let node = Node::new(Code::Operator(id, immediate), args);
-    func.body = before;
+    // What is constant in a program is varied in it, or a cell would see one constant only.
+    if let ([ty], true) = (results.as_slice(), shapes.contains(&Shape::Const) || operator.immediates != Immediates::None) {
+        for variant in 0..VARIANTS {
+            let node = Node::new(Code::Operator(id, harmless(operator, immediate(operator, random))), args(operator, shapes, true, random));
+            func.body.push(Node::new(Code::GlobalSet(global(*ty, 1 - variant % 2)), [combined(*ty, node, Node::new(Code::GlobalGet(global(*ty, 1 - variant % 2)), []))]));
+        }
+        // Operands are what they were.
+        for (index, ty) in (0..).zip(&params).filter(|(index, _)| shapes[*index as usize] == Shape::Global) {
+            func.body.push(Node::new(Code::GlobalSet(global(*ty, index)), [Node::local(index)]));
+        }
+    }
+    let node = Node::new(Code::Operator(id, immediate(operator, random)), args(operator, shapes, false, random));
     match (goes, results.as_slice()) {
         (Use::Local, [ty]) => {
             let local = match params.iter().position(|param| param == ty) {
@@ -108,7 +106,7 @@ fn build(id: OperatorId, shapes: &[Shape], goes: Use, random: &mut Random) -> Pr
             func.body.push(Node::new(Code::Block(Box::new(block)), []));
         }
         (Use::Global, [ty]) => {
-            let global = operators::index(*ty) as u32;
+            let global = global(*ty, 0);
             func.body.extend([Node::new(Code::GlobalSet(global), [node]), Node::new(Code::GlobalGet(global), [])]);
         }
         (Use::Operand, [ty]) => {
@@ -123,6 +121,39 @@ fn build(id: OperatorId, shapes: &[Shape], goes: Use, random: &mut Random) -> Pr
 
 /// Calls of each program.
 const INPUTS: usize = 12;
+/// Other constants and immediates that a program tries before its own.
+const VARIANTS: u32 = 4;
+
+/// One of the two globals of a type.
+fn global(ty: ValType, which: u32) -> u32 {
+    operators::index(ty) as u32 + 5 * (which % 2)
+}
+
+/// Operands in these shapes; `harmless` constants are none that an operator would trap on, which would hide what follows.
+fn args(operator: &Operator, shapes: &[Shape], harmless: bool, random: &mut Random) -> Vec<Node> {
+    let arg = |(index, (shape, ty)): (u32, (&Shape, &ValType))| match shape {
+        Shape::Const => {
+            let mut bits = operand(operator, index, random);
+            let divides = operator.name.contains("_div_") || operator.name.contains("_rem_");
+            let converts = operator.name.contains("_trunc_f");
+            let access = matches!(operator.immediates, Immediates::Access(_) | Immediates::AccessLane(..));
+            while harmless && ((divides && (bits == 0 || bits == mask(*ty))) || (access && index == 0 && bits > 0x8000)) {
+                bits = operand(operator, index, random);
+            }
+            Node::constant(*ty, if harmless && converts { 0 } else { bits })
+        }
+        Shape::Local => Node::local(index),
+        Shape::Stack => stack(*ty, index, random),
+        Shape::Global => Node::new(Code::GlobalGet(global(*ty, index)), []),
+    };
+    (0..).zip(shapes.iter().zip(&operator.params)).map(arg).collect()
+}
+
+/// Without an offset that takes an access out of bounds.
+fn harmless(operator: &Operator, immediate: Immediate) -> Immediate {
+    let aligned = operator.name.contains("atomic");
+    Immediate { offset: if aligned { 0 } else { immediate.offset % 64 }, ..immediate }
+}
 
 /// An operator on two values of a type.
 fn combined(ty: ValType, a: Node, b: Node) -> Node {
