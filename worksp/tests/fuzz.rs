@@ -161,6 +161,18 @@ fn two_at_one_shard_and_a_full_disk() {
 }
 
 #[test]
+fn a_batch_in_which_the_process_ends_again_and_again_is_left_and_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let dir = folder.path();
+    must(fuzz(dir, &[&["run", "--dir", "c", "--cases", "64"], &MODES[..], &PROGRAMS].concat()), 0, &[]);
+    // As processes left it that ended in batch 1, once and too often; the last line was cut short.
+    std::fs::write(dir.join("c/shard-0-of-1.busy"), "1 1\n2 5\n3").expect("it can be written");
+    must(fuzz(dir, &["resume", "--dir", "c", "--cases", "64"]), 0, &["128 programs", "Cranelift, single pass 64"]);
+    must(fuzz(dir, &["resume", "--dir", "c", "--first"]), 1, &["the process ended 5 times between single-1-1-128 and single-1-1-191"]);
+    must(fuzz(dir, &["resume", "--dir", "c", "--cases", "64"]), 1, &["192 programs in 4 batches"]);
+}
+
+#[test]
 fn answers_that_are_kept_need_no_oracle() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let dir = folder.path();

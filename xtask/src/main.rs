@@ -167,10 +167,21 @@ fn ci() -> Result<()> {
     sh::loud(&mut cargo(&["test", "--release", "-p", "worksp-engine", "--features", "mutants", "--test", "mutants"]))?;
     // The tests have built the binary; building it by itself would build its dependencies again, with other features.
     e2e::run(&small, false)?;
+    campaign()?;
     if cfg!(target_arch = "x86_64") {
         disassemble::run(false)?;
     }
     bench::summarize(true)
+}
+
+/// A minute of the differential campaign, always the same programs first; and answers of the oracle that were kept.
+fn campaign() -> Result<()> {
+    let worksp = std::env::current_exe()?.with_file_name("worksp");
+    let dir = tempfile::tempdir()?;
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let golden = root.join("fixtures/golden/programs.jsonl");
+    sh::loud(Command::new(&worksp).args(["fuzz", "golden"]).arg(golden).args(["--modes", "plain,counting,traced,eager"]))?;
+    sh::loud(Command::new(&worksp).args(["fuzz", "run", "--seed", "1", "--time", "60", "--jobs", "2", "--dir"]).arg(dir.path().join("campaign")))
 }
 
 fn cargo(args: &[&str]) -> Command {

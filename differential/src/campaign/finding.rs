@@ -28,6 +28,17 @@ pub enum Kind {
     Oracle,
     /// The program alone does what it should: something of the programs before it was left.
     Together,
+    /// Somebody's: the process ended in a batch, again and again.
+    Crash,
+}
+
+impl Finding {
+    /// A batch, from one case to another, in which the process ended so often.
+    pub fn crash(first: CaseId, last: CaseId, times: u32, modes: &[Mode]) -> Finding {
+        let detail = format!("the process ended {times} times between {first} and {last}; `worksp fuzz replay` runs one alone");
+        let (id, signature) = (first.to_string(), format!("the process ends: {first}"));
+        Finding { id, kind: Kind::Crash, modes: modes.to_vec(), what: What::End, detail, signature, operators: 0, kept: Kept::Nothing }
+    }
 }
 
 /// A program that did something else.
@@ -68,6 +79,8 @@ pub enum Kept {
         /// Whether engines make its NaNs canonical.
         canonicalize_nans: bool,
     },
+    /// There is none.
+    Nothing,
 }
 
 impl Kept {
@@ -84,6 +97,7 @@ impl Kept {
     /// When the kept inputs are none, or Wasmtime refuses the module.
     pub fn replay(&self, bytes: Vec<u8>, modes: &[Mode]) -> Result<Outcome, String> {
         match self {
+            Kept::Nothing => Err("no module was kept".to_owned()),
             Kept::Module { canonicalize_nans } => Ok(modules::compare(&bytes, *canonicalize_nans, modes, &ModuleOracle::new(Compiler::Full))),
             Kept::Program { needs, inputs } => {
                 let inputs = inputs.iter().map(|words| input(words)).collect::<Result<_, _>>()?;

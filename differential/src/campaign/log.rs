@@ -1,5 +1,6 @@
 //! A campaign's directory: its plan, and for each shard a file of lines, one for each batch that was finished.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -219,7 +220,8 @@ impl Campaign {
         })?;
         file.set_len(whole).map_err(Error::file(&path))?;
         file.seek(SeekFrom::End(0)).map_err(Error::file(&path))?;
-        Ok(ShardFile { path, file, done, totals, cells })
+        let busy = Busy::open(&path.with_extension("busy"), &done)?;
+        Ok(ShardFile { path, file, done, totals, cells, busy })
     }
 }
 
@@ -254,9 +256,48 @@ pub struct ShardFile {
     pub totals: Totals,
     /// Cells that they had.
     pub cells: FxHashSet<String>,
+    busy: Busy,
+}
+
+/// Batches that began, and how often, kept until they are done: one in which the process ended again and again is to blame for it.
+#[derive(Debug)]
+struct Busy {
+    path: PathBuf,
+    begun: BTreeMap<u64, u32>,
+}
+
+impl Busy {
+    /// What an earlier process left, without what is done.
+    fn open(path: &Path, done: &FxHashSet<u64>) -> Result<Busy, Error> {
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            text => text.map_err(Error::file(path))?,
+        };
+        // Anything else in it is a write that a kill cut short.
+        let entries = text.lines().filter_map(|line| line.split_once(' ')).filter_map(|(batch, times)| Some((batch.parse().ok()?, times.parse().ok()?)));
+        Ok(Busy { path: path.to_owned(), begun: entries.filter(|(batch, _)| !done.contains(batch)).collect() })
+    }
+
+    fn write(&self) -> Result<(), Error> {
+        let text: String = self.begun.iter().map(|(batch, times)| format!("{batch} {times}\n")).collect();
+        std::fs::write(&self.path, text).map_err(Error::file(&self.path))
+    }
 }
 
 impl ShardFile {
+    /// Takes note that a batch begins; says how often it began before without an end.
+    ///
+    /// # Errors
+    ///
+    /// When that cannot be written.
+    pub fn begin(&mut self, batch: u64) -> Result<u32, Error> {
+        let times = self.busy.begun.entry(batch).or_default();
+        let before = *times;
+        *times += 1;
+        self.busy.write()?;
+        Ok(before)
+    }
+
     /// Adds a line, in one write: either all of it is there or, after a kill, a part that does not count.
     ///
     /// # Errors
@@ -272,6 +313,7 @@ impl ShardFile {
         }
         self.done.insert(line.batch);
         self.totals.add(line);
-        Ok(())
+        self.busy.begun.remove(&line.batch);
+        self.busy.write()
     }
 }

@@ -56,6 +56,9 @@ pub struct Progress<'a> {
     pub findings: &'a [Finding],
 }
 
+/// A batch in which the process ended so often is not begun again.
+const BEGUN_MAX: u32 = 5;
+
 /// At most so many findings of one run are shrunk; the others are only written down.
 const SHRUNK_MAX: u64 = 20;
 
@@ -166,15 +169,19 @@ fn job(shared: &Shared, [since, at]: &[AtomicU64; 2], tell: &(dyn Fn(&Progress) 
     while let Some(batch) = shared.take() {
         at.store(batch, Ordering::Relaxed);
         since.store((shared.started.elapsed().as_micros() as u64).max(1), Ordering::Relaxed);
+        let begun = shared.file.lock().expect("no job panics while it holds this").begin(batch)?;
         let cpu = cpu_us();
         let (generator, first) = shared.campaign.plan.batch(batch);
         let cases: Vec<Option<Case>> = (first..first + BATCH).map(|index| generator.case(*seed, index, shared.corpus)).collect();
         let programs: Vec<Program> = cases.iter().filter_map(|case| if let Some(Case::Program(program)) = case { Some(program.clone()) } else { None }).collect();
-        let outcome = bench.cases(&cases);
+        // Oracles crash, too: the fastest of them is not asked again about a batch in which the process ended.
+        bench.careful = begun > 0;
+        let crashes = begun >= BEGUN_MAX;
+        let outcome = if crashes { Outcome::default() } else { bench.cases(&cases) };
         let cpu_us = cpu_us() - cpu;
         since.store(0, Ordering::Relaxed);
         let id = |program: u32| CaseId { generator, version: generator.version(), seed: *seed, index: first + u64::from(program) };
-        let findings = findings(shared, &cases, &outcome, id)?;
+        let findings = if crashes { vec![Finding::crash(id(0), id(BATCH as u32 - 1), begun, modes)] } else { findings(shared, &cases, &outcome, id)? };
         let cells = shared.cells.lock().expect("no job panics while it holds this").new_in(&programs);
         let line = Line {
             batch,

@@ -104,6 +104,7 @@ fn people(sums: &Sums, campaign: &Campaign, whole: bool, unexplained: usize) {
             let whose = match finding.kind {
                 Kind::Engine => "this engine, confirmed at full optimisation",
                 Kind::Oracle => "the oracle's: full optimisation agrees with this engine",
+                Kind::Crash => "nobody knows whose",
                 Kind::Together => "only after other programs of its batch",
             };
             println!("\n{signature}\n  {count} times, first {}; {whose}; {} operators are left\n  {}", finding.id, finding.operators, finding.detail);
