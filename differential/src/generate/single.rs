@@ -86,14 +86,20 @@ fn build(id: OperatorId, shapes: &[Shape], goes: Use, random: &mut Random) -> Pr
             func.body.push(Node::new(Code::GlobalSet(global(*ty, index)), [Node::local(index)]));
         }
     }
-    let node = Node::new(Code::Operator(id, immediate(operator, random)), args(operator, shapes, false, random));
+    let args = args(operator, shapes, false, random);
+    let constants: Vec<(ValType, u128)> = args.iter().filter_map(|arg| if let Code::Const(ty, bits) = arg.code { Some((ty, bits)) } else { None }).collect();
+    let node = Node::new(Code::Operator(id, immediate(operator, random)), args);
     match (goes, results.as_slice()) {
         (Use::Local, [ty]) => {
             let local = match params.iter().position(|param| param == ty) {
                 Some(param) => param as u32,
                 None => {
+                    // Sometimes far from the others.
+                    if random.one_in(8) {
+                        func.locals.extend([ValType::I64; 70]);
+                    }
                     func.locals.push(*ty);
-                    params.len() as u32
+                    (params.len() + func.locals.len() - 1) as u32
                 }
             };
             func.body.extend([Node::new(Code::LocalSet(local), [node]), Node::local(local)]);
@@ -115,7 +121,7 @@ fn build(id: OperatorId, shapes: &[Shape], goes: Use, random: &mut Random) -> Pr
         }
         _ => func.body.push(node),
     }
-    let inputs = (0..INPUTS).map(|_| input(operator, random)).collect();
+    let inputs = (0..INPUTS).map(|_| input(operator, &constants, random)).collect();
     Program { funcs: vec![func], inputs }
 }
 
@@ -211,9 +217,16 @@ pub fn immediate(operator: &Operator, random: &mut Random) -> Immediate {
     }
 }
 
-fn input(operator: &Operator, random: &mut Random) -> Input {
+/// Values for the parameters; some are those of a constant of the program, or differ from it in one bit.
+fn input(operator: &Operator, constants: &[(ValType, u128)], random: &mut Random) -> Input {
     let mut input = [0; 4];
-    input.iter_mut().zip(0..operator.params.len()).for_each(|(bits, index)| *bits = operand(operator, index as u32, random));
+    for ((index, ty), bits) in (0..).zip(&operator.params).zip(&mut input) {
+        let near = constants.iter().find(|(other, _)| other == ty);
+        *bits = match near {
+            Some((_, constant)) if random.one_in(4) => (constant ^ u128::from(random.below(2)) << random.below(128)) & mask(*ty),
+            _ => operand(operator, index, random),
+        };
+    }
     input
 }
 

@@ -37,7 +37,7 @@ fn cost(program: &Program) -> u128 {
         }
     });
     let locals: usize = program.funcs.iter().map(|func| func.locals.len()).sum();
-    cost + ((program.inputs.len() + program.funcs.len() + locals) as u128) << 8
+    cost + (((program.inputs.len() + program.funcs.len() + locals) as u128) << 8)
 }
 
 struct Search<'a> {

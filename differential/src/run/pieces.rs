@@ -63,7 +63,7 @@ impl Pieces {
                     self.save(module, store);
                     let fuel = store.fuel().expect("there is a limit");
                     // Pieces of a long run become longer, so that their number stays small.
-                    let length_max = 60 << ((self.pauses - pauses_before) / self.doubling).min(30);
+                    let length_max = 1 << (self.random.below(7) + ((self.pauses - pauses_before) / self.doubling).min(30));
                     store.set_fuel(fuel + missing + self.random.below(length_max));
                     self.proceed(store)?
                 }
