@@ -150,6 +150,12 @@ impl SharedCopy {
         let SharedCopy { len, pages, max_pages, reserved, ty, .. } = *self;
         let base = reserve(reserved).map_err(failed)?;
         let memory = Memory { base, len, pages, max_pages, reserved, ty };
+        let open = len.next_multiple_of(GRAIN) + BEHIND;
+        if open > 0 {
+            // As after growth: up to the next multiple, not only where the file is.
+            // SAFETY: `0..open` lies in the reservation, and nothing refers to it yet.
+            unsafe { mprotect(base.as_ptr().cast::<c_void>(), open, MprotectFlags::READ | MprotectFlags::WRITE).map_err(failed)? };
+        }
         if len > 0 {
             let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE);
             // SAFETY: `len` bytes of our own fresh reservation are replaced; nobody else has the file, so that nothing ever writes to it.
@@ -200,6 +206,20 @@ mod tests {
         assert_eq!(memory.grow(1), None);
         assert_eq!(memory.grow(u64::MAX), None);
         assert_eq!(memory.grow(0), Some(3));
+    }
+
+    #[test]
+    fn copies_grow_by_bytes() {
+        // Found by a campaign: smith-1-2026-9051, in pieces. Whatever is accessible in a memory must be so in a copy.
+        let of_bytes = MemoryType { page_bytes_log2: 0, ..MemoryType::new(15_093, Some(46_076)) };
+        let mut memory = Memory::new(of_bytes, &Limits::default()).unwrap();
+        for by in [13_446, 1, 17_536] {
+            let mut copy = memory.copy().unwrap().memory().unwrap();
+            assert_eq!(copy.grow(by), memory.grow(by));
+            copy.bytes_mut().fill(1);
+            memory.bytes_mut().fill(1);
+            assert_eq!(copy.bytes(), memory.bytes());
+        }
     }
 
     #[test]
