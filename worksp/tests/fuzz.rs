@@ -48,7 +48,7 @@ const PROGRAMS: [&str; 2] = ["--generators", "single"];
 fn a_campaign_that_is_killed_again_and_again_comes_to_the_same() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let dir = folder.path();
-    must(fuzz(dir, &[&["run", "--dir", "whole", "--cases", "1280", "--digests"], &MODES[..], &PROGRAMS].concat()), 0, &["1,280 programs in 20 batches"]);
+    must(fuzz(dir, &[&["run", "--dir", "whole", "--cases", "1280", "--digests"], &MODES[..], &PROGRAMS].concat()), 0, &["1,280 programs (20 batches)"]);
     let whole = report(dir, &["--dir", "whole"]);
     // Killed at any instant, until all batches are there.
     must(fuzz(dir, &[&["run", "--dir", "killed", "--cases", "1"], &MODES[..], &PROGRAMS].concat()), 0, &[]);
@@ -99,7 +99,7 @@ fn what_is_broken_is_said() {
     let run: Vec<&str> = [&["run", "--dir", "c", "--cases", "128"], &MODES[..], &PROGRAMS].concat();
     must(fuzz(dir, &run), 0, &["128 programs"]);
     must(fuzz(dir, &run), 2, &["there is a campaign already", "resume"]);
-    must(fuzz(dir, &["resume", "--dir", "none"]), 2, &["none/campaign.json"]);
+    must(fuzz(dir, &["resume", "--dir", "none"]), 2, &["none: no campaign here", "fuzz run"]);
     must(fuzz(dir, &["resume", "--dir", "c", "--shard", "0/3"]), 2, &["this campaign has 1 shards"]);
     must(fuzz(dir, &["replay", "single-9-1-1"]), 2, &["version 9 of single is not in this build"]);
     must(fuzz(dir, &["replay", "nobody-1-1-1"]), 2, &["no generator nobody"]);
@@ -109,12 +109,18 @@ fn what_is_broken_is_said() {
     must(fuzz(dir, &["run", "--shard", "3/3"]), 2, &["0/4"]);
     must(fuzz(dir, &["run", "--modes", "w9"]), 2, &["w9"]);
     must(fuzz(dir, &["run", "--time", "soon"]), 2, &["soon is no time"]);
+    must(fuzz(dir, &["run", "--time", "0"]), 2, &["no time at all"]);
+    must(fuzz(dir, &["run", "--cases", "0"]), 2, &["--cases"]);
+    must(fuzz(dir, &["replay", "single-1-1-99999999999999999999"]), 2, &["at most 18446744073709551615"]);
+    std::fs::write(dir.join("file"), "").expect("it can be written");
+    must(fuzz(dir, &["run", "--dir", "file"]), 2, &["file: not a folder"]);
+    must(fuzz(dir, &["status", "--dir", "file"]), 2, &["file: not a folder"]);
     let lines = dir.join("c/shard-0-of-1.jsonl");
     let good = std::fs::read_to_string(&lines).expect("lines");
     // A line that was not finished counts for nothing, and is made again.
     std::fs::write(&lines, &good[..good.len() - 9]).expect("it can be written");
     assert_eq!(report(dir, &["--dir", "c"])["totals"]["batches"], 1);
-    must(fuzz(dir, &["resume", "--dir", "c", "--cases", "64"]), 0, &["128 programs in 2 batches"]);
+    must(fuzz(dir, &["resume", "--dir", "c", "--cases", "64"]), 0, &["128 programs (2 batches)"]);
     // One that is broken is an error, and stays as it is.
     let broken = good.replacen("\"batch\":0", "\"batch\":x", 1);
     std::fs::write(&lines, &broken).expect("it can be written");
@@ -157,7 +163,7 @@ fn two_at_one_shard_and_a_full_disk() {
     must(output, 2, &["small/shard-0-of-1.jsonl: "]);
     // What was there is whole, and the campaign goes on.
     let before = report(dir, &["--dir", "small"])["totals"]["batches"].as_u64().expect("a number");
-    must(fuzz(dir, &["resume", "--dir", "small", "--cases", "64"]), 0, &[&format!("in {} batches", before + 1)]);
+    must(fuzz(dir, &["resume", "--dir", "small", "--cases", "64"]), 0, &[&format!("({} batches)", before + 1)]);
 }
 
 #[test]
@@ -169,7 +175,7 @@ fn a_batch_in_which_the_process_ends_again_and_again_is_left_and_told() {
     std::fs::write(dir.join("c/shard-0-of-1.busy"), "1 1\n2 5\n3").expect("it can be written");
     must(fuzz(dir, &["resume", "--dir", "c", "--cases", "64"]), 0, &["128 programs", "Cranelift, single pass 64"]);
     must(fuzz(dir, &["resume", "--dir", "c", "--first"]), 1, &["the process ended 5 times between single-1-1-128 and single-1-1-191"]);
-    must(fuzz(dir, &["resume", "--dir", "c", "--cases", "64"]), 1, &["192 programs in 4 batches"]);
+    must(fuzz(dir, &["resume", "--dir", "c", "--cases", "64"]), 1, &["192 programs (4 batches)"]);
 }
 
 #[test]

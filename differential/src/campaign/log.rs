@@ -124,10 +124,14 @@ impl Campaign {
             }
             return Ok(there);
         }
+        if dir.is_file() {
+            return Err(Error::content(dir, "not a folder"));
+        }
         std::fs::create_dir_all(dir).map_err(Error::file(dir))?;
         let text = serde_json::to_string_pretty(&plan).expect("a plan has no other keys") + "\n";
         // Written whole under another name: there is no moment at which half a plan stands there.
-        let mut file = tempfile::NamedTempFile::new_in(dir).map_err(Error::file(dir))?;
+        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        let mut file = tempfile::Builder::new().permissions(readable).tempfile_in(dir).map_err(Error::file(dir))?;
         file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(Error::file(&path))?;
         match file.persist_noclobber(&path) {
             Ok(_) => Ok(Campaign { dir: dir.to_owned(), plan }),
@@ -144,7 +148,13 @@ impl Campaign {
     /// When there is none, or one that this build cannot go on with.
     pub fn open(dir: &Path) -> Result<Campaign, Error> {
         let path = dir.join(PLAN);
-        let text = std::fs::read_to_string(&path).map_err(Error::file(&path))?;
+        let text = match std::fs::read_to_string(&path) {
+            Err(_) if dir.is_file() => return Err(Error::content(dir, "not a folder")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::content(dir, "no campaign here; `worksp fuzz run` begins one, --dir names its folder"));
+            }
+            text => text.map_err(Error::file(&path))?,
+        };
         let schema = serde_json::from_str::<serde_json::Value>(&text).ok().and_then(|value| value["schema"].as_str().map(str::to_owned));
         match schema.as_deref() {
             Some(SCHEMA) => {}
@@ -279,6 +289,12 @@ impl Busy {
     }
 
     fn write(&self) -> Result<(), Error> {
+        if self.begun.is_empty() {
+            return match std::fs::remove_file(&self.path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file(&self.path)(error)),
+                _ => Ok(()),
+            };
+        }
         let text: String = self.begun.iter().map(|(batch, times)| format!("{batch} {times}\n")).collect();
         std::fs::write(&self.path, text).map_err(Error::file(&self.path))
     }

@@ -114,7 +114,7 @@ impl std::str::FromStr for Shard {
         let parsed = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
         match parsed {
             Some((index, count)) if index < count && count <= 4096 => Ok(Shard { index, count }),
-            _ => Err(format!("a shard is I/N with I below N, such as 0/4; not {text}")),
+            _ => Err(format!("a shard is I/N with I below N and N at most 4096, such as 0/4; not {text}")),
         }
     }
 }
@@ -146,7 +146,7 @@ impl std::str::FromStr for CaseId {
         let [generator, version, seed, index] = parts.as_slice() else {
             return Err(format!("a case is GENERATOR-VERSION-SEED-INDEX, such as single-1-7-12345; not {text}"));
         };
-        let number = |text: &str| text.parse().map_err(|_| format!("{text} is no number"));
+        let number = |text: &str| text.parse().map_err(|_| format!("{text} is no number of at most {}", u64::MAX));
         let generator: Generator = clap::ValueEnum::from_str(generator, false).map_err(|_| format!("there is no generator {generator}"))?;
         let version = u32::try_from(number(version)?).map_err(|_| "versions are small numbers".to_owned())?;
         if version != generator.version() {

@@ -50,9 +50,15 @@ enum Use {
     Global,
     /// To an operator on the same type.
     Operand,
+    /// Along with a branch that may be taken, and to an operator when it is not.
+    Carried,
+    /// To a parameter of a loop, which was constant at first.
+    Loop,
+    /// To `i32.eqz`, if it is an i32, and that to a branch.
+    Negated,
 }
 
-const USES: [Use; 5] = [Use::Result, Use::Local, Use::Branch, Use::Global, Use::Operand];
+const USES: [Use; 8] = [Use::Result, Use::Local, Use::Branch, Use::Global, Use::Operand, Use::Carried, Use::Loop, Use::Negated];
 
 /// One program: the cell of this number. Cells of one operator are neighbours, those of one round of all operators too.
 pub fn program(index: u64, random: &mut Random) -> Program {
@@ -95,8 +101,8 @@ fn build(id: OperatorId, shapes: &[Shape], goes: Use, random: &mut Random) -> Pr
                 Some(param) => param as u32,
                 None => {
                     // Sometimes far from the others.
-                    if random.one_in(8) {
-                        func.locals.extend([ValType::I64; 70]);
+                    if random.one_in(4) {
+                        func.locals.extend(std::iter::repeat_n(ValType::I64, 58 + random.below(10) as usize));
                     }
                     func.locals.push(*ty);
                     (params.len() + func.locals.len() - 1) as u32
@@ -104,12 +110,30 @@ fn build(id: OperatorId, shapes: &[Shape], goes: Use, random: &mut Random) -> Pr
             };
             func.body.extend([Node::new(Code::LocalSet(local), [node]), Node::local(local)]);
         }
-        (Use::Branch, [ValType::I32]) => {
-            let label = Label(0);
-            let branch = Node::new(Code::BrIf(label), [Node::i32(7), node]);
+        (Use::Branch | Use::Negated, [ValType::I32]) => {
+            let node = if goes == Use::Negated { Node::op("i32_eqz", [node]) } else { node };
+            let branch = Node::new(Code::BrIf(LABEL), [Node::i32(7), node]);
             let otherwise = Node::new(Code::Drop, [branch]);
-            let block = Block { kind: Kind::Block, label, ty: Signature { params: vec![], results: vec![ValType::I32] }, body: vec![otherwise, Node::i32(8)], otherwise: vec![] };
-            func.body.push(Node::new(Code::Block(Box::new(block)), []));
+            func.body.push(block(Kind::Block, &[], ValType::I32, vec![otherwise, Node::i32(8)], vec![]));
+        }
+        (Use::Carried, [ty]) => {
+            // It is taken in every other call.
+            let counter = global(ValType::I32, 1);
+            let count = Node::op("i32_add", [Node::new(Code::GlobalGet(counter), []), Node::i32(1)]);
+            func.body.push(Node::new(Code::GlobalSet(counter), [count]));
+            let taken = Node::op("i32_and", [Node::new(Code::GlobalGet(counter), []), Node::i32(1)]);
+            let branch = Node::new(Code::BrIf(LABEL), [node, taken]);
+            let other = Node::constant(*ty, edge(*ty, random));
+            func.body.push(block(Kind::Block, &[], *ty, vec![combined(*ty, branch, other)], vec![]));
+        }
+        (Use::Loop, [ty]) => {
+            let counter = (params.len() + func.locals.len()) as u32;
+            func.locals.push(ValType::I32);
+            let again = Node::op("i32_lt_u", [Node::new(Code::LocalTee(counter), [Node::op("i32_add", [Node::local(counter), Node::i32(1)])]), Node::i32(3)]);
+            // What the parameter of the loop is combined with comes after it on the stack.
+            let Node { code, .. } = combined(*ty, node.clone(), node.clone());
+            let body = vec![node, Node::new(code, []), again, Node::new(Code::BrIf(LABEL), [])];
+            func.body.push(block(Kind::Loop, &[*ty], *ty, body, vec![Node::constant(*ty, edge(*ty, random))]));
         }
         (Use::Global, [ty]) => {
             let global = global(*ty, 0);
@@ -159,6 +183,14 @@ fn args(operator: &Operator, shapes: &[Shape], harmless: bool, random: &mut Rand
 fn harmless(operator: &Operator, immediate: Immediate) -> Immediate {
     let aligned = operator.name.contains("atomic");
     Immediate { offset: if aligned { 0 } else { immediate.offset % 64 }, ..immediate }
+}
+
+/// The only label of a program's own block.
+const LABEL: Label = Label(0);
+
+fn block(kind: Kind, params: &[ValType], result: ValType, body: Vec<Node>, args: Vec<Node>) -> Node {
+    let ty = Signature { params: params.to_vec(), results: vec![result] };
+    Node::new(Code::Block(Box::new(Block { kind, label: LABEL, ty, body, otherwise: vec![] })), args)
 }
 
 /// An operator on two values of a type.

@@ -32,16 +32,15 @@ const EXAMPLES: &str = "\
 Examples:
   worksp fuzz run --cases 256 --seed 7              a campaign in the folder worksp-fuzz, seed 7
   worksp fuzz run --time 2 --dir night --jobs 2     two threads, two seconds, another folder
-  worksp fuzz resume --cases 128                    the next 128 programs of the campaign in worksp-fuzz
+  worksp fuzz resume --cases 128                    the next 128 programs of that campaign
   worksp fuzz status                                how far it is
   worksp fuzz report                                totals, coverage, findings
   worksp fuzz replay single-1-7-300                 one program, in every mode
-  worksp fuzz golden answers.jsonl --write --cases 640   keep what Wasmtime says of 640 programs
+  worksp fuzz golden answers.jsonl --write --cases 640   keep what Wasmtime says
   worksp fuzz golden answers.jsonl                  hold the engine against it
   worksp fuzz shrink single-1-7-300                 as little of it as still goes wrong
 
-Exit status: 0 when everything agreed; 1 when something differed, or more than 1 % of the programs were poisoned; 2 on bad usage
-or bad input.";
+Exit status: 0 when everything agreed; 1 when something differed or over 1 % of the programs were poisoned; 2 on bad usage or input.";
 
 #[derive(Subcommand, Debug)]
 enum Task {
@@ -69,13 +68,13 @@ struct Run {
     /// What all random numbers come from: the same seed makes the same programs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What makes programs; batches are dealt to them in turn
+    /// What makes programs, separated by commas; of 10 batches, `single` makes 6, `region` 3, `smith` and `corpus` 1
     #[arg(long, value_delimiter = ',', default_values_t = Generator::OWN)]
     generators: Vec<Generator>,
-    /// Where the generator `corpus` takes modules from, which it then is one of the generators: .wasm and .wat files, in folders too
+    /// Also change modules of this folder: its .wasm and .wat files, those of folders in it too
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
-    /// Modes to hold against Wasmtime
+    /// Modes to hold against Wasmtime, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = Mode::ALL)]
     modes: Vec<Mode>,
     #[command(flatten)]
@@ -97,13 +96,13 @@ struct Work {
     #[arg(long, value_name = "I/N", default_value = "0/1")]
     shard: Shard,
     /// Stop after this time: seconds, or with a unit (90, 15m, 2h)
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_parser = some_duration)]
     time: Option<Duration>,
     /// Stop after this many programs, rounded up to whole batches of 64
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     cases: Option<u64>,
-    /// Threads
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Threads; each finishes the batch that it has begun
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: u16,
     /// Stop at the first difference
     #[arg(long)]
@@ -124,7 +123,7 @@ struct Work {
 struct Replay {
     /// A case, such as single-1-7-300; or the .json file of a finding; or a module, whose exports are called
     case: String,
-    /// Modes to hold against Wasmtime
+    /// Modes to hold against Wasmtime, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = Mode::ALL)]
     modes: Vec<Mode>,
     /// Print the program as text
@@ -258,7 +257,7 @@ fn go_on(campaign: &Campaign, work: &Work) -> Result<ExitCode, Failure> {
     };
     let Plan { seed, generators, .. } = &campaign.plan;
     let list: Vec<String> = generators.iter().map(ToString::to_string).collect();
-    eprintln!("{}: seed {seed}, shard {}/{}, {}, {} modes", campaign.dir.display(), work.shard.index, work.shard.count, list.join(" and "), campaign.plan.modes.len());
+    eprintln!("seed {seed}, shard {}/{}, programs of {}", work.shard.index, work.shard.count, list.join(", "));
     let bar = Mutex::new(Bar::new(time_max, work.cases));
     let totals = campaign::run(campaign, work.shard, limits, &|progress| {
         if let Ok(mut bar) = bar.lock() {
@@ -401,6 +400,11 @@ fn shrink(args: &Shrink) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(1))
 }
 
+/// The same, of some length.
+fn some_duration(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|time| if time.is_zero() { Err("no time at all; write 90, 15m or 2h".to_owned()) } else { Ok(time) })
+}
+
 /// Seconds, or a number with a unit.
 fn duration(text: &str) -> Result<Duration, String> {
     let (number, factor) = match text.char_indices().last() {
@@ -410,5 +414,5 @@ fn duration(text: &str) -> Result<Duration, String> {
         _ => (text, 1.0),
     };
     let seconds: f64 = number.parse().map_err(|_| format!("{text} is no time; write 90, 15m or 2h"))?;
-    Duration::try_from_secs_f64(seconds * factor).map_err(|_| format!("{text} is no time that can pass"))
+    Duration::try_from_secs_f64(seconds * factor).map_err(|_| format!("{text} is no time that can pass; write 90, 15m or 2h"))
 }

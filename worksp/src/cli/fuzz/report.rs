@@ -71,7 +71,7 @@ fn people(sums: &Sums, campaign: &Campaign, whole: bool, unexplained: usize) {
     let modes: Vec<String> = campaign.plan.modes.iter().map(ToString::to_string).collect();
     println!("{}: seed {}, modes {}", campaign.dir.display(), campaign.plan.seed, modes.join(", "));
     println!(
-        "{} programs in {} batches, {} calls, {} comparisons; {} poisoned, {} skipped",
+        "{} programs ({} batches), {} calls, {} comparisons; {} poisoned, {} skipped",
         grouped(*programs),
         grouped(*batches),
         grouped(*calls),
@@ -90,7 +90,7 @@ fn people(sums: &Sums, campaign: &Campaign, whole: bool, unexplained: usize) {
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        println!("{table}\n");
+        println!("{}\n", table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n"));
         let answered: Vec<String> = sums.by_compiler.iter().map(|(name, programs)| format!("{name} {}", grouped(*programs))).collect();
         println!("answered by: {}", answered.join("; "));
         let (seen, possible, never) = coverage(&sums.cells);
@@ -112,7 +112,9 @@ fn people(sums: &Sums, campaign: &Campaign, whole: bool, unexplained: usize) {
         println!();
     }
     match (unexplained, sums.totals.too_poisoned()) {
-        (0, false) => println!("nothing differed that is not explained"),
+        (0, false) if *programs == 0 => println!("no program has run yet"),
+        (0, false) if sums.totals.findings > 0 => println!("every difference is the oracle's"),
+        (0, false) => println!("no difference"),
         (0, true) => println!("more than 1 % of the programs were poisoned: this campaign says too little"),
         (count, _) => println!("{count} different findings; {}", campaign.findings_dir().display()),
     }
