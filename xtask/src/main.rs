@@ -73,6 +73,9 @@ enum Task {
         /// The campaign's seed
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Seconds for each
+        #[arg(long, default_value_t = 60)]
+        time: u64,
     },
     /// Run files of the specification suite's format (.wast) on the engine
     Wast {
@@ -150,7 +153,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench { suite, cases, rounds, no_build } => bench::run(&suite, &cases, rounds, !no_build),
         Task::Summarize { check } => bench::summarize(check),
         Task::Disassemble { no_build } => disassemble::run(!no_build),
-        Task::Mutants { names, seed } => mutants::run(&names, seed),
+        Task::Mutants { names, seed, time } => mutants::run(&names, seed, time),
         Task::Wast { files } => sh::loud(cargo(&["run", "--release", "--quiet", "-p", "worksp-differential", "--bin", "wast", "--"]).args(files)),
         Task::Ci => ci(),
         Task::Bless => sh::loud(cargo(&["test", "--release", "--workspace"]).env("UPDATE_EXPECT", "1")),
