@@ -99,6 +99,17 @@ proptest! {
     }
 }
 
+/// A store that may end a delta, and ends none, is a write: what looks like a delta after it is one too, and edges name the last that
+/// came after a read.
+#[test]
+fn a_delta_of_what_the_segment_wrote_is_a_write() {
+    use Op::*;
+    let delta = || Delta(40, 4, 2);
+    check_all(&[TaggedStore(40, 4, 1), delta(), Load(40, 8), delta(), Unit, Load(40, 4)]);
+    check_all(&[TaggedStore(40, 4, 1), Load(40, 8), delta(), Load(40, 8), delta(), Unit, Load(40, 4)]);
+    check_all(&[TaggedStore(40, 4, 1), delta(), Load(44, 4), delta(), delta(), Unit, Load(40, 4)]);
+}
+
 /// A load that waits for its store belongs to whoever owned the stack when it was made.
 #[test]
 fn a_waiting_load_has_the_owner_of_its_time() {

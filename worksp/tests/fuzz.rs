@@ -115,6 +115,10 @@ fn what_is_broken_is_said() {
     std::fs::write(dir.join("file"), "").expect("it can be written");
     must(fuzz(dir, &["run", "--dir", "file"]), 2, &["file: not a folder"]);
     must(fuzz(dir, &["status", "--dir", "file"]), 2, &["file: not a folder"]);
+    std::fs::write(dir.join("endless.wat"), "(module (func (export \"f\") (loop (br 0))))").expect("it can be written");
+    must(fuzz(dir, &["replay", "endless.wat"]), 0, &["not compared: it never ends"]);
+    std::fs::write(dir.join("garbage.wasm"), "garbage").expect("it can be written");
+    must(fuzz(dir, &["replay", "garbage.wasm"]), 2, &["garbage.wasm"]);
     let lines = dir.join("c/shard-0-of-1.jsonl");
     let good = std::fs::read_to_string(&lines).expect("lines");
     // A line that was not finished counts for nothing, and is made again.

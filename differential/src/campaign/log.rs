@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashSet;
@@ -235,13 +235,19 @@ impl Campaign {
     }
 }
 
+/// Bytes of a line, at most; findings make them long.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+
 /// Reads lines; returns the length of all that are whole. A batch that has two is an error, as one that is none of the plan's kind is.
 fn read_lines(path: &Path, file: &File, see: &mut dyn FnMut(Line)) -> Result<u64, Error> {
     let (mut reader, mut text, mut whole, mut number) = (BufReader::new(file), Vec::new(), 0, 0);
     let mut seen = FxHashSet::default();
     loop {
         text.clear();
-        let length = reader.read_until(b'\n', &mut text).map_err(Error::file(path))?;
+        let length = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut text).map_err(Error::file(path))?;
+        if length as u64 == LINE_BYTES_MAX {
+            return Err(Error::content(path, format!("line {}: longer than any that is written", number + 1)));
+        }
         if text.last() != Some(&b'\n') {
             return Ok(whole);
         }

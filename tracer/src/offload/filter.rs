@@ -140,6 +140,8 @@ impl Filter {
     pub(super) fn load(&mut self, addr: u64, len: u32, plain: bool) {
         if let Some((cell, mask)) = self.remembered(addr, len, plain) {
             cell.read |= mask;
+            // What the segment wrote itself, unknown to us, would now count as read: see `delta`.
+            cell.delta = 0;
         }
     }
 
@@ -169,8 +171,8 @@ impl Filter {
         self.cells[place_of_cell(addr)]
     }
 
-    /// A delta of memory 0 was made of a load and a store with nothing between them. `before` is what was known before the load. It
-    /// stays true: a delta hides nothing.
+    /// A delta of memory 0 was made of a load and a store with nothing between them. `before` is what was known before the load; of
+    /// that, what was written stays true.
     pub(super) fn delta(&mut self, addr: u64, len: u32, family: Rmw, before: Cell) {
         if !has_key(addr, len) {
             return;
@@ -179,7 +181,9 @@ impl Filter {
         let before = if before.key == key { before } else { Cell { key, ..Cell::default() } };
         // What the segment wrote itself it may read and write as it likes: there was no delta.
         if before.written & delta == 0 {
-            self.cells[place_of_cell(addr)] = Cell { delta, family: family as u8, ..before };
+            // The next load here is sent, and ends what is known of the delta: if the segment had written the cell in a way that is not
+            // remembered, this was no delta but a write, and the one after that load is the write that edges name.
+            self.cells[place_of_cell(addr)] = Cell { delta, family: family as u8, read: 0, ..before };
         }
     }
 

@@ -364,7 +364,10 @@ fn golden(args: &GoldenArgs) -> Result<ExitCode, Failure> {
 /// What a replay showed.
 fn tell(case: &str, outcome: &Outcome, modes: &[Mode]) -> ExitCode {
     println!("{case}: {} calls, {} comparisons, digest {:016x}", outcome.calls, outcome.comparisons, outcome.digests.first().copied().unwrap_or(0));
-    for mode in modes {
+    if outcome.skipped > 0 {
+        println!("  not compared: it never ends, needs more than is allowed, or imports what nobody provides");
+    }
+    for mode in modes.iter().filter(|_| outcome.skipped == 0) {
         match outcome.divergences.iter().find(|divergence| divergence.mode == *mode) {
             None => println!("  {mode:10} agrees"),
             Some(found) => {
