@@ -8,6 +8,7 @@ mod stream;
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use worksp::dag::Dag;
 use worksp::ladder::{Keep, Ladder, Lane};
 use worksp_tracer::trace::Check;
@@ -80,8 +81,13 @@ fn check_all(ops: &[Op]) {
     }
 }
 
+/// The same cases in every run, so that a change is to blame for a failure; `WORKSP_SEED=S` takes others, `PROPTEST_CASES=N` more.
+fn seed() -> RngSeed {
+    RngSeed::Fixed(std::env::var("WORKSP_SEED").map_or(1, |seed| seed.parse().expect("a number")))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES.max(ProptestConfig::default().cases), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: CASES.max(ProptestConfig::default().cases), failure_persistence: None, rng_seed: seed(), ..ProptestConfig::default() })]
 
     #[test]
     fn memory_and_units(ops in stream::memory_ops(60)) {
@@ -108,6 +114,25 @@ fn a_delta_of_what_the_segment_wrote_is_a_write() {
     check_all(&[TaggedStore(40, 4, 1), delta(), Load(40, 8), delta(), Unit, Load(40, 4)]);
     check_all(&[TaggedStore(40, 4, 1), Load(40, 8), delta(), Load(40, 8), delta(), Unit, Load(40, 4)]);
     check_all(&[TaggedStore(40, 4, 1), delta(), Load(44, 4), delta(), delta(), Unit, Load(40, 4)]);
+    check_all(&[TaggedStore(40, 4, 1), Load(44, 4), delta(), Load(44, 4), delta(), Load(44, 4), delta(), Unit, Load(40, 4)]);
+    check_all(&[delta(), Store(44, 1), Load(44, 4), delta(), TaggedStore(44, 1, 1), Unit, Load(40, 4)]);
+}
+
+/// A delta on the stack is checked each time: who owns its bytes may have changed.
+#[test]
+fn a_delta_that_is_repeated_by_another_owner() {
+    use Op::*;
+    let delta = || Delta(40, 4, 1);
+    check_all(&[TaggedStore(40, 4, 1), Sp(24), Unit, delta(), Sp(48), Sp(24), delta()]);
+    check_all(&[TaggedStore(40, 4, 1), Sp(24), Unit, delta(), Sp(48), Sp(24), Load(44, 4), delta()]);
+}
+
+/// The bytes that a segment has read may belong to another activation when it reads them again, which makes M2 invalid.
+#[test]
+#[ignore = "known: the filter drops the second load; forgetting what the stack pointer leaves behind would send it"]
+fn a_load_that_is_repeated_by_another_owner() {
+    use Op::*;
+    check_all(&[Sp(24), Store(40, 4), Unit, TaggedStore(40, 1, 1), Load(40, 4), Sp(48), Sp(24), Load(40, 4)]);
 }
 
 /// A load that waits for its store belongs to whoever owned the stack when it was made.

@@ -111,28 +111,29 @@ impl Filter {
         self.first_key + addr / CELL
     }
 
-    /// What is known of the cell in which an access to memory 0 begins: bytes read, bytes written, and the mask of the access's bytes.
-    /// The bits of an access that goes on in the next cell do not fit into those of one.
+    /// What is known of the cell in which an access to memory 0 begins, and the mask of the access's bytes. The bits of an access that
+    /// goes on in the next cell do not fit into those of one.
     #[inline(always)]
-    fn known(&self, addr: u64, len: u32) -> (u32, u32, u32) {
+    fn known(&self, addr: u64, len: u32) -> (Cell, u32) {
         let cell = &self.cells[place_of_cell(addr)];
         let mask = ((1 << len) - 1) << (addr % CELL);
-        if cell.key == self.cell_key(addr) { (cell.read.into(), cell.written.into(), mask) } else { (0, 0, mask) }
+        (if cell.key == self.cell_key(addr) { *cell } else { Cell::default() }, mask)
     }
 
-    /// Whether a load of memory 0 changes nothing: the segment has written all of its bytes, or, in a plain load, has read them.
+    /// Whether a load of memory 0 changes nothing: the segment has written all of its bytes, or, in a plain load, has read them and made
+    /// no delta in their cell since.
     #[inline(always)]
     pub(super) fn knows_load(&self, addr: u64, len: u32, plain: bool) -> bool {
-        let (read, written, mask) = self.known(addr, len);
-        mask & !written == 0 || (plain && mask & !read == 0)
+        let (cell, mask) = self.known(addr, len);
+        mask & !u32::from(cell.written) == 0 || (plain && mask & !u32::from(cell.read) == 0 && cell.delta == 0)
     }
 
     /// Whether a store to memory 0 changes nothing: the segment has written all of its bytes, and has not read a neighbour in the
     /// same granule since that made them count as read.
     #[inline(always)]
     pub(super) fn knows_store(&self, addr: u64, len: u32) -> bool {
-        let (read, written, mask) = self.known(addr, len);
-        mask & !written == 0 && mask & read == 0
+        let (cell, mask) = self.known(addr, len);
+        mask & !u32::from(cell.written) == 0 && mask & u32::from(cell.read) == 0
     }
 
     /// A load of memory 0 that may change something.
@@ -171,8 +172,8 @@ impl Filter {
         self.cells[place_of_cell(addr)]
     }
 
-    /// A delta of memory 0 was made of a load and a store with nothing between them. `before` is what was known before the load; of
-    /// that, what was written stays true.
+    /// A delta of memory 0 was made of a load and a store with nothing between them. `before` is what was known before the load. It
+    /// stays true: a delta hides nothing.
     pub(super) fn delta(&mut self, addr: u64, len: u32, family: Rmw, before: Cell) {
         if !has_key(addr, len) {
             return;
@@ -183,7 +184,7 @@ impl Filter {
         if before.written & delta == 0 {
             // The next load here is sent, and ends what is known of the delta: if the segment had written the cell in a way that is not
             // remembered, this was no delta but a write, and the one after that load is the write that edges name.
-            self.cells[place_of_cell(addr)] = Cell { delta, family: family as u8, read: 0, ..before };
+            self.cells[place_of_cell(addr)] = Cell { delta, family: family as u8, ..before };
         }
     }
 

@@ -109,7 +109,13 @@ impl StackPointer {
     /// Whether a read of this range, which is not empty, must come after the values that are pending.
     #[inline(always)]
     fn concerns(&self, range: &Range<u64>) -> bool {
-        self.pending.is_some() && range.start < self.highest && self.lowest < range.end
+        self.pending.is_some() && self.reaches(range)
+    }
+
+    /// Whether a part of this range, which is not empty, can be owned by an activation.
+    #[inline(always)]
+    fn reaches(&self, range: &Range<u64>) -> bool {
+        range.start < self.highest && self.lowest < range.end
     }
 
     /// Whether this value is nothing new, so that it may wait. (The first one in an epoch never waits, so that what the host sets, which
@@ -382,7 +388,8 @@ impl<S: Sink> Offload<S> {
     fn delta_load(&mut self, site: SiteId, addr: u64, len: u32, family: Rmw) {
         self.release();
         let load = DeltaLoad { site, addr, len, family, before: self.filter.cell(addr) };
-        if self.filter.knows_delta(addr, len, family) {
+        // Where the stack is, the same delta may be somebody else's by now.
+        if self.filter.knows_delta(addr, len, family) && !self.sp.reaches(&(addr..addr + u64::from(len))) {
             self.held = Some(load);
         } else {
             self.send_delta_load(load);
