@@ -206,12 +206,26 @@ impl Filter {
 
     /// Something else happens to the cells of this range, which is not empty: whatever touches them next is sent.
     pub(super) fn forget(&mut self, range: Range<u64>) {
+        self.forget_where(range, |_| true);
+    }
+
+    /// The bytes of this range, which is not empty, get another owner: what was read before is read anew. Nobody else's are those that the
+    /// segment has written and that nothing of an earlier segment is read from.
+    pub(super) fn forget_reads(&mut self, range: Range<u64>) {
+        self.forget_where(range, |cell| cell.read | cell.delta != 0);
+    }
+
+    #[inline(always)]
+    fn forget_where(&mut self, range: Range<u64>, wanted: impl Fn(&Cell) -> bool) {
         let (first, last) = (range.start / CELL, (range.end - 1) / CELL);
         if last - first >= FORGET_MAX {
             return self.next_epoch();
         }
         for number in first..=last {
-            self.cells[place_of_cell(number * CELL)] = Cell::default();
+            let cell = &mut self.cells[place_of_cell(number * CELL)];
+            if wanted(cell) {
+                *cell = Cell::default();
+            }
         }
     }
 

@@ -109,13 +109,12 @@ impl StackPointer {
     /// Whether a read of this range, which is not empty, must come after the values that are pending.
     #[inline(always)]
     fn concerns(&self, range: &Range<u64>) -> bool {
-        self.pending.is_some() && self.reaches(range)
+        self.pending.is_some() && range.start < self.highest && self.lowest < range.end
     }
 
-    /// Whether a part of this range, which is not empty, can be owned by an activation.
-    #[inline(always)]
-    fn reaches(&self, range: &Range<u64>) -> bool {
-        range.start < self.highest && self.lowest < range.end
+    /// The value that it has.
+    fn last(&self) -> u64 {
+        self.pending.map_or(self.sent, |pending| pending.last)
     }
 
     /// Whether this value is nothing new, so that it may wait. (The first one in an epoch never waits, so that what the host sets, which
@@ -329,6 +328,11 @@ impl<S: Sink> Offload<S> {
 
     fn stack_pointer_set(&mut self, site: SiteId, value: u64, is_known: bool) {
         self.release();
+        // Who owns these bytes changes, and reads of theirs are checked for it.
+        let before = self.sp.last();
+        if before != value {
+            self.filter.forget_reads(before.min(value)..before.max(value));
+        }
         if is_known && self.sp.may_wait(value) {
             return self.sp.wait(site, value);
         }
@@ -388,8 +392,7 @@ impl<S: Sink> Offload<S> {
     fn delta_load(&mut self, site: SiteId, addr: u64, len: u32, family: Rmw) {
         self.release();
         let load = DeltaLoad { site, addr, len, family, before: self.filter.cell(addr) };
-        // Where the stack is, the same delta may be somebody else's by now.
-        if self.filter.knows_delta(addr, len, family) && !self.sp.reaches(&(addr..addr + u64::from(len))) {
+        if self.filter.knows_delta(addr, len, family) {
             self.held = Some(load);
         } else {
             self.send_delta_load(load);
