@@ -125,8 +125,9 @@ pub struct Batch {
 
 impl Batch {
     /// These programs together.
-    pub fn of(programs: &[Program]) -> Batch {
-        Batch { bytes: encode(programs), calls: programs.iter().map(|program| (program.needs(), program.inputs.clone())).collect() }
+    pub fn of<'a>(programs: impl IntoIterator<Item = &'a Program>) -> Batch {
+        let programs: Vec<&Program> = programs.into_iter().collect();
+        Batch { bytes: encode(&programs), calls: programs.iter().map(|program| (program.needs(), program.inputs.clone())).collect() }
     }
 
     /// What all of them need.
@@ -170,12 +171,12 @@ impl Bench {
 
     /// Runs the cases of one batch of a campaign: programs together, modules one by one. There is nothing where a generator made none.
     pub fn cases(&mut self, cases: &[Option<Case>]) -> Outcome {
-        let mut programs: Vec<Program> = Vec::new();
+        let mut programs: Vec<&Program> = Vec::new();
         let mut outcome = Outcome::default();
         for (index, case) in (0..).zip(cases) {
             match case {
                 None => outcome.skipped += 1,
-                Some(Case::Program(program)) => programs.push(program.clone()),
+                Some(Case::Program(program)) => programs.push(program),
                 Some(Case::Module(bytes, canonicalize_nans)) => {
                     let modes: Vec<Mode> = self.modes.iter().map(|(mode, _)| *mode).collect();
                     let oracle = self.modules.get_or_insert_with(|| ModuleOracle::new(Compiler::Fast));
@@ -184,7 +185,7 @@ impl Bench {
                 }
             }
         }
-        if programs.is_empty() { outcome } else { self.run(&Batch::of(&programs)) }
+        if programs.is_empty() { outcome } else { self.run(&Batch::of(programs)) }
     }
 
     /// Runs a batch.

@@ -1,7 +1,8 @@
 //! Atomic operators at addresses and values at the edges, with operands in every place, on shared, unshared and 64-bit memories. On
 //! this engine and on Wasmtime, where one thread runs.
 
-use common::{End, I64_EDGES, IDENTITIES, Numbers, Shape, Trio};
+use common::{End, I64_EDGES, IDENTITIES, Shape, Trio};
+use worksp_differential::generate::Random;
 use worksp_engine::{TrapKind, Val};
 
 mod common;
@@ -38,19 +39,19 @@ fn number(ty: &str, value: i64) -> Val {
     if ty == "i32" { Val::I32(value as i32) } else { Val::I64(value) }
 }
 
-fn address(numbers: &mut Numbers, bytes: u64) -> i64 {
+fn address(numbers: &mut Random, bytes: u64) -> i64 {
     let last = 65_536 - bytes as i64;
     // Mostly aligned and inside.
-    match numbers.next() % 8 {
-        0 => numbers.pick(&[1, 3, last + 1, 65_536, -1, -8, i64::MIN, 0x1_0000_0000]),
+    match numbers.word() % 8 {
+        0 => *numbers.pick(&[1, 3, last + 1, 65_536, -1, -8, i64::MIN, 0x1_0000_0000]),
         1 => last,
-        _ => 8 * (numbers.next() % 4) as i64,
+        _ => 8 * (numbers.word() % 4) as i64,
     }
 }
 
 #[test]
 fn atomic_operators_give_what_wasmtime_gives() {
-    let mut numbers = Numbers(4);
+    let mut numbers = Random::new(4);
     let mut text = String::new();
     let mut funcs = Vec::new();
     for (op, operands, result, bytes) in operators() {
@@ -60,10 +61,10 @@ fn atomic_operators_give_what_wasmtime_gives() {
                 let types: Vec<&str> = std::iter::once(index).chain(operands.iter().copied()).collect();
                 let mut body = String::new();
                 for (i, (shape, ty)) in shapes.iter().zip(&types).enumerate() {
-                    let value = if i == 0 { address(&mut numbers, bytes) } else { numbers.pick(&I64_EDGES) };
+                    let value = if i == 0 { address(&mut numbers, bytes) } else { *numbers.pick(&I64_EDGES) };
                     body += &shape.operand(i, number(ty, value));
                 }
-                let offset = numbers.pick(&[0, 0, 0, 8, 4, 1, 0xffff_fff8u64]);
+                let offset = *numbers.pick(&[0, 0, 0, 8, 4, 1, 0xffff_fff8u64]);
                 let result = result.map_or(String::new(), |ty| format!("(result {ty})"));
                 text += &format!(r#"(func (export "{name}") (param {}) {result} ({op} {memory} offset={offset} {body}))"#, types.join(" "));
                 funcs.push((name, types, bytes));
@@ -74,7 +75,7 @@ fn atomic_operators_give_what_wasmtime_gives() {
     for _ in 0..8 {
         for (name, types, bytes) in &funcs {
             let mut args = vec![number(types[0], address(&mut numbers, *bytes))];
-            args.extend(types[1..].iter().map(|ty| number(ty, numbers.pick(&I64_EDGES))));
+            args.extend(types[1..].iter().map(|ty| number(ty, *numbers.pick(&I64_EDGES))));
             trio.call(name, &args);
         }
     }

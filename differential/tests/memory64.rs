@@ -1,7 +1,8 @@
 //! 64-bit memories and tables: every load and store at addresses and offsets at the edges, with operands in every place; growth and
 //! bulk operators between index types. On this engine and on Wasmtime.
 
-use common::{I64_EDGES, IDENTITIES, Numbers, Shape, Trio};
+use common::{I64_EDGES, IDENTITIES, Shape, Trio};
+use worksp_differential::generate::Random;
 use worksp_engine::Val;
 
 mod common;
@@ -34,7 +35,7 @@ fn immediates(op: &str, memory: &str, offset: u64) -> (String, &'static str) {
 
 #[test]
 fn accesses_give_what_wasmtime_gives() {
-    let mut numbers = Numbers(2);
+    let mut numbers = Random::new(2);
     let mut text = String::new();
     let (mut loads, mut stores) = (Vec::new(), Vec::new());
     for memory in ["$m", "$n"] {
@@ -43,7 +44,7 @@ fn accesses_give_what_wasmtime_gives() {
                 for (op, result) in LOADS {
                     let name = format!("{op} {}", loads.len());
                     let (immediates, vector) = immediates(op, memory, offset);
-                    let addr = shape.operand(0, Val::I64(numbers.pick(&ADDRESSES)));
+                    let addr = shape.operand(0, Val::I64(*numbers.pick(&ADDRESSES)));
                     text += &format!(r#"(func (export "{name}") (param i64) (result {result}) ({op} {immediates} {addr} {vector}))"#);
                     loads.push(name);
                 }
@@ -52,8 +53,8 @@ fn accesses_give_what_wasmtime_gives() {
                 for (op, ty) in STORES {
                     let name = format!("{op} {}", stores.len());
                     let (immediates, _) = immediates(op, memory, offset);
-                    let addr = shapes[0].operand(0, Val::I64(numbers.pick(&ADDRESSES)));
-                    let number = shapes[1].operand(1, Val::I64(numbers.pick(&I64_EDGES)));
+                    let addr = shapes[0].operand(0, Val::I64(*numbers.pick(&ADDRESSES)));
+                    let number = shapes[1].operand(1, Val::I64(*numbers.pick(&I64_EDGES)));
                     let value = match ty {
                         "i32" => format!("(i32.wrap_i64 {number})"),
                         "f32" => format!("(f32.reinterpret_i32 (i32.wrap_i64 {number}))"),
@@ -73,8 +74,8 @@ fn accesses_give_what_wasmtime_gives() {
     ));
     for address in ADDRESSES {
         for name in &stores {
-            if numbers.next().is_multiple_of(4) {
-                trio.call(name, &[Val::I64(address), Val::I64(numbers.pick(&I64_EDGES))]);
+            if numbers.word().is_multiple_of(4) {
+                trio.call(name, &[Val::I64(address), Val::I64(*numbers.pick(&I64_EDGES))]);
             }
         }
         loads.iter().for_each(|name| drop(trio.call(name, &[Val::I64(address)])));
@@ -113,18 +114,18 @@ fn sizes_growth_and_bulk_operators_give_what_wasmtime_gives() {
             (func (export "call t") (param i64) (result i32) (call_indirect $t (result i32) (local.get 0))))"#,
     );
     let (wide, narrow) = ([0, 1, 2, 3, 7, 65_530, 65_536, 0x1_0000_0000, 0x1_0000_0002, i64::MIN, -1, -8], [0, 1, 2, 3, 7, 65_535, -1, -8]);
-    let mut numbers = Numbers(3);
+    let mut numbers = Random::new(3);
     let shapes = [
         ("size", ""), ("grow m", "w"), ("grow n", "n"), ("grow t", "w"), ("grow u", "n"), ("fill", "wnw"), ("copy mm", "www"),
         ("copy mn", "wnn"), ("copy nm", "nwn"), ("init", "wnn"), ("fill t", "ww"), ("copy tt", "www"), ("copy tu", "wnn"),
         ("copy ut", "nwn"), ("init t", "wnn"), ("get t", "w"), ("set t", "w"), ("call t", "w"),
     ];
     for _ in 0..20_000 {
-        let (name, params) = numbers.pick(&shapes);
-        let mut number = |kind| if kind == 'w' { Val::I64(numbers.pick(&wide)) } else { Val::I32(numbers.pick(&narrow)) };
+        let (name, params) = *numbers.pick(&shapes);
+        let mut number = |kind| if kind == 'w' { Val::I64(*numbers.pick(&wide)) } else { Val::I32(*numbers.pick(&narrow)) };
         let args: Vec<Val> = params.chars().map(&mut number).collect();
         // Growth is rare, or all memories would be at their maximum at once.
-        if !name.starts_with("grow") || numbers.next().is_multiple_of(20) {
+        if !name.starts_with("grow") || numbers.word().is_multiple_of(20) {
             trio.call(name, &args);
         }
     }

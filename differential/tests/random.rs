@@ -34,13 +34,12 @@ fn check(index: u64, bytes: &[u8], oracle: &ModuleOracle, sums: &mut Sums) -> Re
             return Err(format!("fuel {fuel}: {counted:?}, but traced {traced:?}"));
         }
     }
-    for single_step in [false, true] {
+    for mode in [Mode::Pieces, Mode::Stepped] {
         let mut pieces = Pieces::new(index);
         pieces.doubling = u64::MAX;
-        let config = Config { fuel: true, single_step, canonicalize_nans, ..Config::default() };
-        let found = in_pieces(bytes, config, &mut pieces).map_err(|e| format!("{e:?}"))?;
+        let found = in_pieces(bytes, mode.config(canonicalize_nans), &mut pieces).map_err(|e| format!("{e:?}"))?;
         if (&found.seen, found.work) != (&counted.seen, counted.work) {
-            return Err(format!("in pieces, single step {single_step}: {found:?}, expected {counted:?}"));
+            return Err(format!("in pieces, {mode}: {found:?}, expected {counted:?}"));
         }
         sums.iter_mut().zip([pieces.pauses, pieces.saves, pieces.switches]).for_each(|(sum, count)| *sum += count);
     }

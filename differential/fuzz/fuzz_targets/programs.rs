@@ -16,7 +16,7 @@ thread_local! {
 
 fuzz_target!(|bytes: &[u8]| {
     let program = any_program(&mut Random::from_bytes(bytes));
-    let outcome = BENCH.with_borrow_mut(|bench| bench.run(&Batch::of(std::slice::from_ref(&program))));
+    let outcome = BENCH.with_borrow_mut(|bench| bench.run(&Batch::of([&program])));
     if let Some(divergence) = outcome.divergences.first() {
         panic!("{divergence:?}\n{}", program_text(&encode_alone(&program)));
     }

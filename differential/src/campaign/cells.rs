@@ -14,7 +14,7 @@ pub struct Cells {
 
 impl Cells {
     /// Cells of these programs that were not there before.
-    pub fn new_in(&mut self, programs: &[Program]) -> Vec<String> {
+    pub fn new_in<'a>(&mut self, programs: impl Iterator<Item = &'a Program>) -> Vec<String> {
         let mut new = Vec::new();
         for program in programs {
             program.walk(|node| {
@@ -44,7 +44,7 @@ pub fn possible_cells() -> impl Iterator<Item = (&'static str, u64)> {
 }
 
 fn fingerprint(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    xxhash_rust::xxh3::xxh3_64(name.as_bytes())
 }
 
 fn letter(arg: &Node) -> char {

@@ -123,28 +123,30 @@ fn input(words: &[String]) -> Result<Input, String> {
 /// Tells whether a program differs, alone.
 struct Judge {
     oracle: Oracle,
-    guard: Box<dyn Runner>,
+    /// The first of them counts work, with which others are compared, and which tells what does not end.
     modes: Vec<(Mode, Box<dyn Runner>)>,
 }
 
 impl Judge {
     fn new(mode: Mode, compiler: Compiler) -> Judge {
-        // Work is compared with what another mode counts.
         let mut modes = vec![Mode::Counting, mode];
         modes.dedup();
         let modes = modes.into_iter().map(|mode| (mode, mode.runner(true))).collect();
-        Judge { oracle: Oracle::patient(compiler), guard: Mode::Counting.runner(true), modes }
+        Judge { oracle: Oracle::patient(compiler), modes }
     }
 
     /// The first difference in a mode. `None` also for programs that do not end.
     fn divergence(&mut self, program: &Program, mode: Mode) -> Option<Divergence> {
-        self.guard.load(&encode(std::slice::from_ref(program)), program.needs()).ok();
-        self.guard.reset(0);
+        let batch = Batch::of([program]);
+        let counting = &mut self.modes[0].1;
         let endless = |end| matches!(end, End::Trapped(TrapKind::OutOfFuel));
-        if program.inputs.iter().any(|input| endless(self.guard.call(0, input))) {
-            return None;
+        if counting.load(&batch.bytes, program.needs()).is_ok() {
+            counting.reset(0);
+            if program.inputs.iter().any(|input| endless(counting.call(0, input))) {
+                return None;
+            }
         }
-        let outcome = on(&mut self.oracle, &Batch::of(std::slice::from_ref(program)), &mut self.modes).ok()?;
+        let outcome = on(&mut self.oracle, &batch, &mut self.modes).ok()?;
         outcome.divergences.into_iter().find(|divergence| divergence.mode == mode)
     }
 }
@@ -219,7 +221,7 @@ fn examine_program(id: CaseId, program: &Program, divergence: &Divergence, modes
     let text = program_text(&encode_alone(&small));
     let script = Some(script::script(&small, &text, &signature));
     let finding = Finding { id: id.to_string(), kind, modes, what, detail, signature, operators: small.size(), kept: Kept::of(program) };
-    Shown { finding, module: encode(std::slice::from_ref(program)), text, script }
+    Shown { finding, module: encode(&[program]), text, script }
 }
 
 /// How often wasm-shrink may try in a row without success.

@@ -191,16 +191,6 @@ pub enum Error {
     /// A generator has nothing to make programs from.
     #[error("{0}")]
     Generator(String),
-    /// A program ran longer than any may.
-    #[error("{case}: not finished after {seconds} s in {mode}; `worksp fuzz replay {case}` runs it alone")]
-    Hang {
-        /// Its batch's first program.
-        case: String,
-        /// Where it is.
-        mode: String,
-        /// Since so many seconds.
-        seconds: u64,
-    },
 }
 
 impl Error {

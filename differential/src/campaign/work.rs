@@ -9,7 +9,6 @@ use super::{BATCH, Campaign, CaseId, Cells, Error, Finding, Line, Plan, Shard, T
 use crate::compare::{Bench, Divergence, Outcome};
 use crate::generate::Case;
 use crate::generate::corpus::Corpus;
-use crate::program::Program;
 use crate::run::oracle::Compiler;
 
 /// When to stop, and how many work.
@@ -173,7 +172,6 @@ fn job(shared: &Shared, [since, at]: &[AtomicU64; 2], tell: &(dyn Fn(&Progress) 
         let cpu = cpu_us();
         let (generator, first) = shared.campaign.plan.batch(batch);
         let cases: Vec<Option<Case>> = (first..first + BATCH).map(|index| generator.case(*seed, index, shared.corpus)).collect();
-        let programs: Vec<Program> = cases.iter().filter_map(|case| if let Some(Case::Program(program)) = case { Some(program.clone()) } else { None }).collect();
         // Oracles crash, too: the fastest of them is not asked again about a batch in which the process ended.
         bench.careful = begun > 0;
         let crashes = begun >= BEGUN_MAX;
@@ -182,7 +180,7 @@ fn job(shared: &Shared, [since, at]: &[AtomicU64; 2], tell: &(dyn Fn(&Progress) 
         since.store(0, Ordering::Relaxed);
         let id = |program: u32| CaseId { generator, version: generator.version(), seed: *seed, index: first + u64::from(program) };
         let findings = if crashes { vec![Finding::crash(id(0), id(BATCH as u32 - 1), begun, modes)] } else { findings(shared, &cases, &outcome, id)? };
-        let cells = shared.cells.lock().expect("no job panics while it holds this").new_in(&programs);
+        let cells = shared.cells.lock().expect("no job panics while it holds this").new_in(cases.iter().flatten().filter_map(Case::program));
         let line = Line {
             batch,
             generator,

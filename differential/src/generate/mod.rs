@@ -98,6 +98,13 @@ pub enum Case {
     Module(Vec<u8>, bool),
 }
 
+impl Case {
+    /// The program, if it is one.
+    pub fn program(&self) -> Option<&Program> {
+        if let Case::Program(program) = self { Some(program) } else { None }
+    }
+}
+
 impl Generator {
     /// Those that need nothing from outside.
     pub const OWN: [Generator; 3] = [Generator::Single, Generator::Region, Generator::Smith];

@@ -20,14 +20,14 @@ pub const RESET: &str = "reset";
 pub const DRIVER: &str = "call";
 
 /// One module with all of these programs.
-pub fn encode(programs: &[Program]) -> Vec<u8> {
+pub fn encode(programs: &[&Program]) -> Vec<u8> {
     Encoder::new(programs).module(programs, true)
 }
 
 /// A program as a reader would like to see it: its first function is exported as `main`, there is no driver, and of the environment only
 /// what it uses. A new instance has the state that the first call finds.
 pub fn encode_alone(program: &Program) -> Vec<u8> {
-    let programs = std::slice::from_ref(program);
+    let programs = &[program];
     let uses = Uses::of(program);
     Encoder { uses, ..Encoder::new(programs) }.module(programs, false)
 }
@@ -92,12 +92,12 @@ struct Encoder {
 }
 
 impl Encoder {
-    fn new(programs: &[Program]) -> Encoder {
+    fn new(programs: &[&Program]) -> Encoder {
         let needs = programs.iter().fold(Needs::default(), |needs, program| needs.or(program.needs()));
         Encoder { types: TypeSection::new(), known: FxHashMap::default(), needs, uses: Uses::all(), base: 0, program: 0, labels: Vec::new() }
     }
 
-    fn module(mut self, programs: &[Program], driven: bool) -> Vec<u8> {
+    fn module(mut self, programs: &[&Program], driven: bool) -> Vec<u8> {
         let (mut imports, mut functions, mut code, mut exports) = (ImportSection::new(), FunctionSection::new(), CodeSection::new(), ExportSection::new());
         for host in self.uses.hosts.clone() {
             let (params, results) = host.signature();
@@ -305,7 +305,7 @@ impl Encoder {
     }
 
     /// Sets memories, globals and tables to what a program finds at its start. Sizes stay.
-    fn reset(&self, programs: &[Program]) -> Function {
+    fn reset(&self, programs: &[&Program]) -> Function {
         use Instruction as I;
         let mut body = Function::new([]);
         for mem in 0..=u32::from(self.needs.second_memory) {
@@ -361,7 +361,7 @@ struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    fn of(programs: &'a [Program], first: &'a [u32]) -> Groups<'a> {
+    fn of(programs: &[&'a Program], first: &'a [u32]) -> Groups<'a> {
         let (mut groups, mut of) = (Vec::<&Signature>::new(), Vec::new());
         for program in programs {
             let ty = &program.funcs[0].ty;

@@ -10,7 +10,7 @@ use crate::run::{End, Runner};
 pub fn script(program: &Program, text: &str, title: &str) -> String {
     let mut script = format!(";; {title}\n{text}");
     let mut oracle = Oracle::patient(Compiler::Full);
-    if let Err(error) = oracle.load(&encode(std::slice::from_ref(program)), program.needs()) {
+    if let Err(error) = oracle.load(&encode(&[program]), program.needs()) {
         return script + &format!(";; {error}\n");
     }
     oracle.reset(0);

@@ -211,7 +211,7 @@ impl Search<'_> {
 fn valid(program: &Program) -> bool {
     let features = wasmparser::WasmFeatures::default() | wasmparser::WasmFeatures::WIDE_ARITHMETIC;
     let bound = labels_bound(program) && program.funcs.first().is_some_and(|func| func.ty.params.len() <= 4 && func.ty.results.len() <= 3);
-    bound && wasmparser::Validator::new_with_features(features).validate_all(&super::encode(std::slice::from_ref(program))).is_ok()
+    bound && wasmparser::Validator::new_with_features(features).validate_all(&super::encode(&[program])).is_ok()
 }
 
 /// Whether all branches name blocks around them, all calls functions that exist.

@@ -2,7 +2,7 @@
 
 use worksp_engine::probe::NoProbe;
 use worksp_engine::{
-    CallError, Config, Engine, ExportItem, Extern, ExternType, FuncId, HostError, InstanceId, InstantiateError, Limits, Linker, Module, Store,
+    CallError, Config, Engine, ExportItem, Extern, ExternType, FuncId, HostError, InstanceId, InstantiateError, Linker, Module, Store,
     Trap, TrapKind, Val, ValType,
 };
 
@@ -113,15 +113,12 @@ fn see_bytes(bytes: &[u8]) -> Value {
 ///
 /// When the module cannot be run at all.
 pub fn ours(bytes: &[u8], mode: Mode, canonicalize_nans: bool, fuel: Option<u64>) -> Result<Ours, Unusable> {
-    let config = Config { canonicalize_nans, limits: Limits { call_depth_max: 20_000, ..Limits::default() }, ..Config::default() };
-    let seed = bytes.len() as u64;
+    let config = mode.config(canonicalize_nans);
     match mode {
-        Mode::Plain => by::<NoProbe>(bytes, config, fuel),
-        Mode::Eager => by::<NoProbe>(bytes, Config { eager_threads: 1, ..config }, fuel),
-        Mode::Counting => by::<NoProbe>(bytes, Config { fuel: true, ..config }, Some(fuel.unwrap_or(WORK_MAX))),
+        Mode::Plain | Mode::Eager => by::<NoProbe>(bytes, config, fuel),
+        Mode::Counting => by::<NoProbe>(bytes, config, Some(fuel.unwrap_or(WORK_MAX))),
         Mode::Traced => by::<Witness>(bytes, config, fuel),
-        Mode::Pieces => in_pieces(bytes, Config { fuel: true, ..config }, &mut Pieces::new(seed)),
-        Mode::Stepped => in_pieces(bytes, Config { fuel: true, single_step: true, ..config }, &mut Pieces::new(seed)),
+        Mode::Pieces | Mode::Stepped => in_pieces(bytes, config, &mut Pieces::new(bytes.len() as u64)),
     }
 }
 
@@ -262,7 +259,7 @@ impl ModuleOracle {
             let func = wasmtime::Func::new(&mut store, ty, move |_, args, results| {
                 let sum = args.iter().fold(0, |sum: u64, arg| sum.wrapping_add(raw(arg).map_or(0, |(_, bits)| folded(bits))));
                 for (result, ty) in results.iter_mut().zip(&types) {
-                    *result = their_val(answer(*ty, sum));
+                    *result = oracle::val(answer(*ty, sum));
                 }
                 Ok(())
             });
@@ -282,7 +279,7 @@ impl ModuleOracle {
                 let func = instance.get_func(&mut store, export.name()).expect("exported");
                 let types = ty.params().map(|ty| val_type(&ty)).collect::<Result<Vec<_>, _>>()?;
                 for bits in ARGS {
-                    let args: Vec<wasmtime::Val> = types.iter().map(|ty| their_val(argument(*ty, bits))).collect();
+                    let args: Vec<wasmtime::Val> = types.iter().map(|ty| oracle::val(argument(*ty, bits))).collect();
                     let mut results: Vec<wasmtime::Val> = ty.results().map(|_| wasmtime::Val::I32(0)).collect();
                     store.set_epoch_deadline(oracle::TICKS_MAX);
                     seen.ends.push(match func.call(&mut store, &args, &mut results) {
@@ -321,19 +318,6 @@ fn val_type(ty: &wasmtime::ValType) -> Result<ValType, String> {
         ty if ty.matches(&wasmtime::ValType::EXNREF) => ValType::ExnRef,
         other => return Err(format!("a value of type {other}")),
     })
-}
-
-fn their_val(value: Val) -> wasmtime::Val {
-    match value {
-        Val::I32(v) => wasmtime::Val::I32(v),
-        Val::I64(v) => wasmtime::Val::I64(v),
-        Val::F32(bits) => wasmtime::Val::F32(bits),
-        Val::F64(bits) => wasmtime::Val::F64(bits),
-        Val::V128(bits) => wasmtime::Val::V128(bits.into()),
-        Val::FuncRef(_) => wasmtime::Val::FuncRef(None),
-        Val::ExternRef(_) => wasmtime::Val::ExternRef(None),
-        Val::ExnRef(_) => wasmtime::Val::ExnRef(None),
-    }
 }
 
 fn raw(value: &wasmtime::Val) -> Option<(ValType, u128)> {

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use wasmtime::{AsContextMut, Caller, Engine, Extern, Func, FuncType, Global, Instance, Memory, Module, OptLevel, RegallocAlgorithm, Store, Strategy, Table, Val, ValType};
 use worksp_engine::TrapKind;
 
-use super::ours::same;
+use super::ours::{ours, same};
 use super::{End, HOST_CALLS_MAX, HostCall, HostTrap, Runner, host_answer};
 use crate::program::{DRIVER, Host, Input, Needs, RESET, RESULTS_MAX, TABLES, globals};
 
@@ -217,8 +217,8 @@ fn place(store: &mut Store<Shared>, table: Table, index: u64) -> Option<usize> {
 
 fn host_func(store: &mut Store<Shared>, host: Host) -> Func {
     let (params, results) = host.signature();
-    let types: Vec<ValType> = results.iter().map(|ty| theirs(*ty)).collect();
-    let ty = FuncType::new(store.engine(), params.iter().map(|ty| theirs(*ty)), types.clone());
+    let types: Vec<worksp_engine::ValType> = results.iter().map(|ty| ours(*ty)).collect();
+    let ty = FuncType::new(store.engine(), params.iter().map(|ty| theirs(*ty)), results.iter().map(|ty| theirs(*ty)));
     Func::new(store, ty, move |mut caller: Caller<Shared>, args, results| {
         let mut arg_bits = [0; 3];
         arg_bits.iter_mut().zip(args).for_each(|(to, arg)| *to = bits(arg));
@@ -229,13 +229,7 @@ fn host_func(store: &mut Store<Shared>, host: Host) -> Func {
         }
         let answer = host_answer(host, arg_bits, memory).map_err(wasmtime::Error::new)?;
         for ((result, ty), bits) in results.iter_mut().zip(&types).zip(answer) {
-            *result = match ty {
-                ValType::I32 => Val::I32(bits as i32),
-                ValType::I64 => Val::I64(bits as i64),
-                ValType::F32 => Val::F32(bits as u32),
-                ValType::F64 => Val::F64(bits as u64),
-                _ => Val::V128(bits.into()),
-            };
+            *result = val(worksp_engine::Val::from_bits(*ty, bits));
         }
         Ok(())
     })
@@ -249,6 +243,20 @@ fn theirs(ty: wasm_encoder::ValType) -> ValType {
         wasm_encoder::ValType::F64 => ValType::F64,
         wasm_encoder::ValType::V128 => ValType::V128,
         wasm_encoder::ValType::Ref(_) => ValType::FUNCREF,
+    }
+}
+
+/// A value in Wasmtime's words; references are null.
+pub fn val(value: worksp_engine::Val) -> Val {
+    match value {
+        worksp_engine::Val::I32(v) => Val::I32(v),
+        worksp_engine::Val::I64(v) => Val::I64(v),
+        worksp_engine::Val::F32(bits) => Val::F32(bits),
+        worksp_engine::Val::F64(bits) => Val::F64(bits),
+        worksp_engine::Val::V128(bits) => Val::V128(bits.into()),
+        worksp_engine::Val::FuncRef(_) => Val::FuncRef(None),
+        worksp_engine::Val::ExternRef(_) => Val::ExternRef(None),
+        worksp_engine::Val::ExnRef(_) => Val::ExnRef(None),
     }
 }
 

@@ -34,17 +34,26 @@ impl Mode {
     /// All of them. The first counts, so that a program that never ends is found out.
     pub const ALL: [Mode; 6] = [Mode::Counting, Mode::Plain, Mode::Traced, Mode::Pieces, Mode::Stepped, Mode::Eager];
 
+    /// How the engine is set up.
+    pub fn config(self, canonicalize_nans: bool) -> Config {
+        let limits = Limits { stack_bytes_max: 16 << 20, call_depth_max: 20_000, ..Limits::default() };
+        Config {
+            canonicalize_nans,
+            limits,
+            fuel: matches!(self, Mode::Counting | Mode::Pieces | Mode::Stepped),
+            single_step: self == Mode::Stepped,
+            eager_threads: usize::from(self == Mode::Eager),
+            ..Config::default()
+        }
+    }
+
     /// An engine in this mode.
     pub fn runner(self, canonicalize_nans: bool) -> Box<dyn Runner> {
-        let limits = Limits { stack_bytes_max: 16 << 20, call_depth_max: 20_000, ..Limits::default() };
-        let config = Config { canonicalize_nans, limits, ..Config::default() };
+        let config = self.config(canonicalize_nans);
         match self {
-            Mode::Plain => Box::new(Ours::<NoProbe>::new(config)),
-            Mode::Eager => Box::new(Ours::<NoProbe>::new(Config { eager_threads: 1, ..config })),
-            Mode::Counting => Box::new(Ours::<NoProbe>::new(Config { fuel: true, ..config })),
+            Mode::Plain | Mode::Counting | Mode::Eager => Box::new(Ours::<NoProbe>::new(config)),
             Mode::Traced => Box::new(Ours::<Witness>::new(config)),
-            Mode::Pieces => Box::new(Ours::<NoProbe>::in_pieces(Config { fuel: true, ..config })),
-            Mode::Stepped => Box::new(Ours::<NoProbe>::in_pieces(Config { fuel: true, single_step: true, ..config })),
+            Mode::Pieces | Mode::Stepped => Box::new(Ours::<NoProbe>::in_pieces(config)),
         }
     }
 }
@@ -255,7 +264,8 @@ pub fn same(kind: TrapKind) -> TrapKind {
     if kind == TrapKind::UndefinedElement { TrapKind::TableOutOfBounds } else { kind }
 }
 
-fn ours(ty: wasm_encoder::ValType) -> ValType {
+/// A type in this engine's words.
+pub(super) fn ours(ty: wasm_encoder::ValType) -> ValType {
     match ty {
         wasm_encoder::ValType::I32 => ValType::I32,
         wasm_encoder::ValType::I64 => ValType::I64,

@@ -73,7 +73,7 @@ impl Trio {
     pub fn call(&mut self, name: &str, args: &[Val]) -> End {
         let func = self.theirs.get_func(&mut self.their_store, name).expect("exported");
         let mut results: Vec<_> = func.ty(&self.their_store).results().map(|_| wasmtime::Val::I32(0)).collect();
-        let their_args: Vec<_> = args.iter().map(|value| their_val(*value)).collect();
+        let their_args: Vec<_> = args.iter().map(|value| oracle::val(*value)).collect();
         let expected = match func.call(&mut self.their_store, &their_args, &mut results) {
             Ok(()) => End::Returned(results.iter().map(oracle::bits).collect()),
             Err(error) => End::Trapped(oracle::trap_kind(&error).unwrap_or_else(|| panic!("Wasmtime failed otherwise: {error:?}"))),
@@ -104,14 +104,6 @@ impl Trio {
         };
         assert!(self.plain.memory(name) == expected, "memory {name} differs");
         assert!(self.traced.memory(name) == expected, "traced, memory {name} differs");
-    }
-}
-
-fn their_val(value: Val) -> wasmtime::Val {
-    match value {
-        Val::I32(v) => wasmtime::Val::I32(v),
-        Val::I64(v) => wasmtime::Val::I64(v),
-        other => panic!("no {other} is passed"),
     }
 }
 
@@ -150,25 +142,6 @@ impl Shape {
 
 /// Functions that [`Shape::operand`] needs.
 pub const IDENTITIES: &str = "(func $id_i32 (param i32) (result i32) (local.get 0)) (func $id_i64 (param i64) (result i64) (local.get 0))";
-
-/// Numbers that are the same in every run.
-pub struct Numbers(pub u64);
-
-impl Numbers {
-    /// SplitMix64.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// One of these.
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.next() as usize % from.len()]
-    }
-}
 
 /// Values at the edges of an i64.
 pub const I64_EDGES: [i64; 12] = [

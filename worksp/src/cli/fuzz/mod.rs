@@ -315,7 +315,7 @@ fn replay(args: &Replay) -> Result<ExitCode, Failure> {
                 if args.text {
                     println!("{}", program_text(&encode_alone(&program)));
                 }
-                (encode(std::slice::from_ref(&program)), Kept::of(&program))
+                (encode(&[&program]), Kept::of(&program))
             }
             Case::Module(bytes, canonicalize_nans) => {
                 if args.text {
@@ -331,15 +331,19 @@ fn replay(args: &Replay) -> Result<ExitCode, Failure> {
 
 /// A case by its name.
 fn made(case: CaseId, corpus: Option<&Path>) -> Result<Case, Failure> {
-    let corpus = match corpus {
-        Some(dir) => Corpus::read(dir).map_err(Failure::new)?,
-        None if case.generator == Generator::Corpus => {
-            return Err(Failure::new(format!("{case} needs --corpus DIR, or replay the .json file of the finding")));
-        }
-        None => Corpus::default(),
-    };
-    let made = case.generator.case(case.seed, case.index, &corpus);
+    let made = case.generator.case(case.seed, case.index, &corpus_for(case, corpus)?);
     made.ok_or_else(|| Failure::new(format!("{case}: the generator makes nothing of this number")))
+}
+
+/// The modules that a case is made of.
+fn corpus_for(case: CaseId, corpus: Option<&Path>) -> Result<Corpus, Failure> {
+    match corpus {
+        Some(dir) => Corpus::read(dir).map_err(Failure::new),
+        None if case.generator == Generator::Corpus => {
+            Err(Failure::new(format!("{case} needs --corpus DIR, or replay the .json file of the finding")))
+        }
+        None => Ok(Corpus::default()),
+    }
 }
 
 fn golden(args: &GoldenArgs) -> Result<ExitCode, Failure> {
@@ -384,8 +388,7 @@ fn tell(case: &str, outcome: &Outcome, modes: &[Mode]) -> ExitCode {
 
 fn shrink(args: &Shrink) -> Result<ExitCode, Failure> {
     let CaseId { generator, seed, index, .. } = args.case;
-    made(args.case, args.corpus.as_deref())?;
-    let corpus = args.corpus.as_deref().map_or_else(|| Ok(Corpus::default()), Corpus::read).map_err(Failure::new)?;
+    let corpus = corpus_for(args.case, args.corpus.as_deref())?;
     // As it was found: among the others of its batch.
     let first = index / BATCH * BATCH;
     let cases: Vec<Option<Case>> = (first..first + BATCH).map(|index| generator.case(seed, index, &corpus)).collect();

@@ -20,7 +20,6 @@ struct Sums {
     cells: BTreeSet<String>,
     /// By signature: the first, and how many there are.
     findings: BTreeMap<String, (Finding, u64)>,
-    seeds: BTreeSet<u64>,
 }
 
 /// Prints totals and, with `whole`, coverage and findings.
@@ -38,7 +37,6 @@ pub(super) fn print(dirs: &[PathBuf], json: bool, whole: bool) -> Result<ExitCod
     // Parts of one campaign: a batch counts once, wherever it was done.
     let mut batches = BTreeSet::new();
     for campaign in &plans {
-        sums.seeds.insert(campaign.plan.seed);
         campaign.lines(|line| {
             if !batches.insert(line.batch) {
                 return;
