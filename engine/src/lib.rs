@@ -13,6 +13,7 @@ mod isa;
 mod linker;
 mod memory;
 mod module;
+pub mod parallel;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 #[cfg(not(feature = "mutants"))]

@@ -170,7 +170,9 @@ impl Module {
     /// assert!(error.to_string().starts_with("not a valid WebAssembly module"));
     /// ```
     pub fn new(engine: &Engine, bytes: &[u8]) -> Result<Module, Error> {
-        features::validate(bytes, engine.config())?;
+        // What is checked is the copy: the caller's bytes may be a file that somebody changes meanwhile.
+        let bytes: Box<[u8]> = bytes.into();
+        features::validate(&bytes, engine.config())?;
         let inner = decode::decode(engine, bytes)?;
         Ok(Module { inner: Arc::new(inner) })
     }

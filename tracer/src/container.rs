@@ -64,6 +64,8 @@ impl Kind {
     pub const RECORDING: Kind = Kind { magic: *b"wspr\r\n\x1a\n", version: 1, version_min: 1, name: "recording (.wspr)" };
     /// A trace, `.wspt`.
     pub const TRACE: Kind = Kind { magic: *b"wspt\r\n\x1a\n", version: 1, version_min: 1, name: "trace (.wspt)" };
+    /// Bytes that are enough for [`Kind::sniff`].
+    pub const SNIFF_BYTES: u64 = 8;
     const ALL: [Kind; 2] = [Kind::RECORDING, Kind::TRACE];
 
     /// The kind that a file beginning with `bytes` claims to be, so that a command can tell `.wspr` from `.wasm` by content.
@@ -385,11 +387,24 @@ impl Reader {
     /// # Errors
     /// When the chunk is damaged or `index` is out of range.
     pub fn payload(&self, index: usize) -> Result<&[u8], ContainerError> {
-        let Some(chunk) = self.chunks.get(index) else {
+        self.checked_payload(self.chunk(index)?)
+    }
+
+    /// The bytes of chunk number `index` as they are.
+    ///
+    /// # Errors
+    /// When `index` is out of range.
+    pub fn unchecked_payload(&self, index: usize) -> Result<&[u8], ContainerError> {
+        let chunk = self.chunk(index)?;
+        let start = chunk.offset as usize;
+        Ok(&self.bytes()[start..start + chunk.length as usize])
+    }
+
+    fn chunk(&self, index: usize) -> Result<Chunk, ContainerError> {
+        self.chunks.get(index).copied().ok_or_else(|| {
             let what = format!("there is no chunk {index}: the file has {}", self.chunks.len());
-            return Err(self.corrupt(self.bytes().len() as u64, what));
-        };
-        self.checked_payload(*chunk)
+            self.corrupt(self.bytes().len() as u64, what)
+        })
     }
 
     /// The `rkyv` archive in chunk number `index`, after its checksum and its structure were verified.

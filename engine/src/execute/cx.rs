@@ -50,6 +50,14 @@ pub(crate) struct Frame {
     pub(crate) instance: u32,
 }
 
+impl Frame {
+    /// Room for so many frames, none of which is in use. It takes memory as it is used.
+    pub(crate) fn unused(count: usize) -> Vec<Frame> {
+        // SAFETY: a frame is four numbers, and zero is one.
+        unsafe { Box::<[Frame]>::new_zeroed_slice(count).assume_init() }.into_vec()
+    }
+}
+
 /// What a call needs to know of a function, by function index.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

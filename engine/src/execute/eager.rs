@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Shape;
 use crate::error::Error;
+use crate::parallel::on_each;
 use crate::probe::{Probe, SiteTable};
 use crate::store::Store;
 use crate::translate::{Code, translate};
@@ -53,23 +54,17 @@ impl Store {
             loop {
                 // Only a counter: what is translated is not written by anybody.
                 let first = next.fetch_add(BATCH, Ordering::Relaxed);
-                let Some(batch) = funcs.get(first..).filter(|rest| !rest.is_empty()) else { return Ok(made) };
+                let Some(batch) = funcs.get(first..).filter(|rest| !rest.is_empty()) else { return Ok::<_, Error>(made) };
                 for func in &batch[..batch.len().min(BATCH)] {
                     let mut no_sites = SiteTable::default();
                     made.push((*func, translate(self.request(instance, *func, shape, false, &mut no_sites))?));
                 }
             }
         };
-        if threads == 1 {
-            return work();
+        let mut all = Vec::with_capacity(funcs.len());
+        for made in on_each(threads, work) {
+            all.append(&mut made?);
         }
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            let mut all = Vec::with_capacity(funcs.len());
-            for worker in workers {
-                all.append(&mut worker.join().expect("translation does not panic")?);
-            }
-            Ok(all)
-        })
+        Ok(all)
     }
 }

@@ -303,8 +303,7 @@ impl Store {
             let limits = &self.engine.config().limits;
             let (bytes, depth) = (limits.stack_bytes_max, limits.call_depth_max as usize);
             self.exec.stack = Some(Stack::reserve(bytes)?);
-            let unused = Frame { ret: 0, func: 0, sp_delta: 0, instance: BARRIER };
-            self.exec.frames = vec![unused; depth.max(1)];
+            self.exec.frames = Frame::unused(depth.max(1));
         }
         Ok(())
     }

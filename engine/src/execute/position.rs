@@ -324,8 +324,8 @@ impl Store {
             // SAFETY: the new stack is as large as the old one, and nobody else has it.
             unsafe { core::ptr::copy_nonoverlapping(used.as_ptr(), stack.base.as_ptr().cast::<u64>(), used.len()) };
         }
-        let mut frames = exec.frames[..exec.depth].to_vec();
-        frames.resize(exec.frames.len(), Frame { ret: 0, func: 0, sp_delta: 0, instance: BARRIER });
+        let mut frames = Frame::unused(exec.frames.len());
+        frames[..exec.depth].copy_from_slice(&exec.frames[..exec.depth]);
         Ok(State {
             stack,
             frames,

@@ -12,10 +12,10 @@ use crate::error::Error;
 use crate::value::{ExternType, FuncType, GlobalType, MemoryType, TableType, ValType};
 
 /// Reads a valid module.
-pub(super) fn decode(engine: &Engine, bytes: &[u8]) -> Result<ModuleInner, Error> {
+pub(super) fn decode(engine: &Engine, bytes: Box<[u8]>) -> Result<ModuleInner, Error> {
     let mut inner = ModuleInner {
         engine: engine.clone(),
-        bytes: bytes.into(),
+        bytes: Box::default(),
         types: Vec::new(),
         func_types: Vec::new(),
         imports: Vec::new(),
@@ -35,10 +35,10 @@ pub(super) fn decode(engine: &Engine, bytes: &[u8]) -> Result<ModuleInner, Error
         names: Default::default(),
         hash: Default::default(),
     };
-    for payload in Parser::new(0).parse_all(bytes) {
-        inner.read(payload?, bytes)?;
+    for payload in Parser::new(0).parse_all(&bytes) {
+        inner.read(payload?, &bytes)?;
     }
-    Ok(inner)
+    Ok(ModuleInner { bytes, ..inner })
 }
 
 impl From<wasmparser::Error> for Error {

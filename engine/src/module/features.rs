@@ -1,9 +1,15 @@
 //! Which WebAssembly the engine runs, and how it names what it does not.
 
-use wasmparser::{Operator, Parser, Payload, TypeRef, ValidPayload, Validator, WasmFeatures};
+use wasmparser::{
+    FuncToValidate, FunctionBody, Operator, Parser, Payload, TypeRef, ValidPayload, Validator, ValidatorResources, WasmFeatures,
+};
 
 use crate::config::Config;
 use crate::error::Error;
+use crate::parallel::both;
+
+/// Bytes of code from which a second thread is worth its start.
+const LARGE_CODE: usize = 256 << 10;
 
 /// WebAssembly 2.0 with relaxed SIMD, tail calls, extended constants, multiple memories, exceptions in both forms, wide arithmetic,
 /// custom page sizes, memory64, threads and typed function references.
@@ -69,15 +75,43 @@ fn validate_with(bytes: &[u8], features: WasmFeatures) -> Result<(), wasmparser:
     let mut validator = Validator::new_with_features(features);
     let mut parser = Parser::new(0);
     parser.set_features(features);
-    let mut allocations = Default::default();
-    for payload in parser.parse_all(bytes) {
-        if let ValidPayload::Func(func, body) = validator.payload(&payload?)? {
+    let mut bodies: Vec<Body<'_>> = Vec::new();
+    let sections = || {
+        for payload in parser.parse_all(bytes) {
+            if let ValidPayload::Func(func, body) = validator.payload(&payload?)? {
+                bodies.push((func, body));
+            }
+        }
+        Ok(())
+    };
+    // An error in a body comes before one in a section that follows.
+    let after = sections();
+    validate_bodies(bodies)?;
+    after
+}
+
+type Body<'a> = (FuncToValidate<ValidatorResources>, FunctionBody<'a>);
+
+/// Validates functions; those of large modules on two threads.
+fn validate_bodies(mut bodies: Vec<Body<'_>>) -> Result<(), wasmparser::Error> {
+    let validate = |bodies: Vec<Body<'_>>| {
+        let mut allocations = Default::default();
+        for (func, body) in bodies {
             let mut func = func.into_validator(allocations);
             func.validate(&body)?;
             allocations = func.into_allocations();
         }
+        Ok(())
+    };
+    let (Some((_, first)), Some((_, last))) = (bodies.first(), bodies.last()) else { return Ok(()) };
+    let (start, end) = (first.range().start, last.range().end);
+    if end - start < LARGE_CODE {
+        return validate(bodies);
     }
-    Ok(())
+    let middle = bodies.partition_point(|(_, body)| body.range().start < start + (end - start) / 2);
+    let second = bodies.split_off(middle);
+    let (first, second) = both(|| validate(bodies), || validate(second));
+    first.and(second)
 }
 
 /// Tells a module that needs a feature from an invalid one.

@@ -16,14 +16,17 @@ const WAITING: usize = 4;
 #[derive(Debug)]
 struct Batch {
     units: Vec<Unit>,
-    /// Nodes, and how many edges each has.
-    nodes: Vec<(Node, usize)>,
+    /// Nodes, how many edges each has, and how many units came before it since the last one.
+    nodes: Vec<(Node, usize, usize)>,
+    /// Units in all those numbers.
+    units_placed: usize,
     edges: Vec<Edge>,
 }
 
 impl Default for Batch {
     fn default() -> Batch {
-        Batch { units: Vec::new(), nodes: Vec::with_capacity(BATCH / 8), edges: Vec::with_capacity(BATCH + BATCH / 4) }
+        let (nodes, edges) = (Vec::with_capacity(BATCH / 8), Vec::with_capacity(BATCH + BATCH / 4));
+        Batch { units: Vec::new(), nodes, units_placed: 0, edges }
     }
 }
 
@@ -52,14 +55,17 @@ struct Packer<S> {
 
 impl<S: Sink> Packer<S> {
     fn take(&mut self, batch: &mut Batch) {
-        batch.units.drain(..).for_each(|unit| self.sink.unit(unit));
+        let mut units = batch.units.drain(..);
         let mut rest = &batch.edges[..];
-        for (node, count) in batch.nodes.drain(..) {
-            let (edges, after) = rest.split_at(count);
+        for (node, edges_count, units_count) in batch.nodes.drain(..) {
+            units.by_ref().take(units_count).for_each(|unit| self.sink.unit(unit));
+            let (edges, after) = rest.split_at(edges_count);
             rest = after;
             distinct(edges, &mut self.keys, &mut self.edges);
             self.sink.node(node, &self.edges);
         }
+        units.for_each(|unit| self.sink.unit(unit));
+        batch.units_placed = 0;
         batch.edges.clear();
     }
 }
@@ -140,7 +146,9 @@ impl<S: Sink> Sink for SinkThread<S> {
     }
 
     fn node(&mut self, node: Node, edges: &[Edge]) {
-        self.batch.nodes.push((node, edges.len()));
+        let units_count = self.batch.units.len() - self.batch.units_placed;
+        self.batch.units_placed = self.batch.units.len();
+        self.batch.nodes.push((node, edges.len(), units_count));
         self.batch.edges.extend_from_slice(edges);
         if self.batch.edges.len() + self.batch.nodes.len() >= BATCH {
             self.flush();
@@ -149,5 +157,49 @@ impl<S: Sink> Sink for SinkThread<S> {
 
     fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a sink was told, in order: a unit's boundary, or a node's weight.
+    #[derive(Debug, Default)]
+    struct Told(Vec<u64>);
+
+    impl Sink for Told {
+        fn unit(&mut self, unit: Unit) {
+            self.0.push(u64::from(unit.boundary));
+        }
+
+        fn node(&mut self, node: Node, _edges: &[Edge]) {
+            self.0.push(1000 + node.weight);
+        }
+
+        fn memory(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn the_sink_is_told_in_order() {
+        let tell = |sink: &mut dyn FnMut(Option<u32>, u64)| {
+            for i in 0..3 * BATCH as u64 {
+                sink((i % 3 > 0).then_some(i as u32), i);
+            }
+        };
+        let mut direct = Told::default();
+        tell(&mut |unit, weight| match unit {
+            Some(boundary) => direct.unit(Unit { boundary, parent: 0 }),
+            None => direct.node(Node { weight, unit: 0 }, &[]),
+        });
+        for mut thread in [SinkThread::inline(Told::default()), SinkThread::inline(Told::default()).start()] {
+            tell(&mut |unit, weight| match unit {
+                Some(boundary) => thread.unit(Unit { boundary, parent: 0 }),
+                None => thread.node(Node { weight, unit: 0 }, &[]),
+            });
+            assert!(thread.finish().0 == direct.0);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What commands share: failures, the options that describe a request, output that suits its reader.
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use worksp::report::{Style, grouped};
 use worksp_recorder::{Dir, Entry, Exit, RecordOptions, Script, Stdin, Stdout, Stub};
+use worksp_tracer::container::Kind;
 
 /// Why a command failed: a message for people. The exit status is 2.
 #[derive(Debug)]
@@ -128,7 +129,19 @@ impl Request {
 
 /// Reads a file, or says which one could not be read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|e| Failure::new(format!("cannot read {}: {e}; check the path", path.display())))
+    std::fs::read(path).map_err(|e| unreadable(path, &e))
+}
+
+/// The kind that a file of ours claims to be, or `None` for all others.
+pub(crate) fn sniff(path: &Path) -> Result<Option<Kind>, Failure> {
+    let mut head = Vec::new();
+    let file = std::fs::File::open(path).map_err(|e| unreadable(path, &e))?;
+    file.take(Kind::SNIFF_BYTES).read_to_end(&mut head).map_err(|e| unreadable(path, &e))?;
+    Ok(Kind::sniff(&head))
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot read {}: {error}; check the path", path.display()))
 }
 
 /// How a program ended, in a few words.

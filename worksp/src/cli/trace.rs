@@ -9,13 +9,12 @@ use worksp::ladder::{BURDEN_DEFAULT, Ladder};
 use worksp::report::{self, grouped};
 use worksp::request::{self, Phase, TraceOptions, Traced};
 use worksp_recorder::Stdout;
-use worksp_tracer::container::Kind;
 use worksp_tracer::recording::Recording;
 use worksp_tracer::tracer::MEMORY_MAX_DEFAULT;
 use worksp_tracer::units::UnitSpec;
 use worksp_tracer::{Granule, trace_file};
 
-use super::common::{Failure, Meter, Request, ended, output_style, read, seconds};
+use super::common::{Failure, Meter, Request, ended, output_style, read, seconds, sniff};
 
 /// Trace a request: how parallel it is, under the ladder of models, and what binds it
 #[derive(clap::Args, Debug)]
@@ -103,21 +102,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Opens a recording, or records a program into a temporary folder (which lives as long as the second value).
 fn open_or_record(args: &Args) -> Result<(Recording, Option<tempfile::TempDir>), Failure> {
-    let head = read(&args.input)?;
-    if Kind::sniff(&head).is_some() || args.input.extension().is_some_and(|e| e == "wspr") {
-        drop(head);
+    if sniff(&args.input)?.is_some() || args.input.extension().is_some_and(|e| e == "wspr") {
         if args.request.is_given() {
             return Err(Failure::new("a recording holds its request: leave out --dir, --env, --invoke, --script, --stub and arguments"));
         }
         return Ok((Recording::open(&args.input)?, None));
     }
+    let module = read(&args.input)?;
     let folder = tempfile::tempdir()?;
     let path = args.keep_recording.clone().unwrap_or_else(|| folder.path().join("request.wspr"));
     let mut options = args.request.to_options(&args.input)?;
     // What the program prints is talk here: the report is the result.
     options.stdout = Stdout::Capture;
     let meter = Meter::new("record", 0, false);
-    let summary = worksp_recorder::record(&head, &options, &path)?;
+    let summary = worksp_recorder::record(&module, &options, &path)?;
     meter.finish();
     eprint!("{}", String::from_utf8_lossy(&summary.stdout));
     eprintln!(

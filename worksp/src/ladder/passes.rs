@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Add;
 
+use worksp_engine::parallel;
 use worksp_tracer::edge::EdgeKind;
 use worksp_tracer::hints::large_list;
 use worksp_tracer::trace::Node;
@@ -207,8 +208,5 @@ pub(super) fn both<A: Send, B: Send>(sources: &Sources, one: impl FnOnce() -> A,
     if sources.len() < SMALL {
         return (one(), other());
     }
-    std::thread::scope(|scope| {
-        let other = scope.spawn(other);
-        (one(), other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
+    parallel::both(one, other)
 }
